@@ -1,0 +1,70 @@
+// io.h — asynchronous reads of files into caller's memory. Knows files and bytes, not experts.
+//
+// A Reader holds the files open and reads windows of them, many at a time. submit() hands over a batch; poll() returns
+// what has finished, in any order. Completions are polled, never pushed: nothing calls back.
+//
+// Two real backends: io_uring, and a pool of threads with pread() where the kernel refuses io_uring. With direct I/O
+// (O_DIRECT) the page cache is neither used nor filled; offset, length and memory of a request must then be multiples of
+// `alignment`. Without it every read is followed by POSIX_FADV_DONTNEED. Which of both is in use is never silent:
+// info() says it, with the reason where it is not the first choice.
+//
+// Threads: submit() and poll() from one thread at a time (the caller locks). Memory of a request must stay until its
+// result was polled; the destructor waits for requests in flight.
+// Errors: a failed request is a ReadResult, not an exception. Opening throws Error(io).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace larder {
+
+struct ReadRequest {
+    uint32_t file = 0;         // index into the paths given to open_reader
+    uint64_t offset = 0;       // bytes from the start of the file
+    char *into = nullptr;      // `bytes` bytes of memory
+    uint64_t bytes = 0;        // whole window
+    uint64_t bytes_needed = 0; // success means at least so many arrived; a window may reach past the end of the file
+    uint64_t tag = 0;          // comes back in the result
+};
+
+struct ReadResult {
+    uint64_t tag = 0;
+    int error = 0; // 0: at least bytes_needed are there. An errno value otherwise; ENODATA: the file ended before
+    uint64_t bytes_read = 0;
+};
+
+enum class IoBackend { automatic, uring, pread };
+enum class DirectIo { automatic, required, off };
+
+struct ReaderOptions {
+    IoBackend backend = IoBackend::automatic;
+    DirectIo direct = DirectIo::automatic;
+    uint32_t depth = 64; // requests under way in the kernel at once; more may be submitted, they queue
+};
+
+struct ReaderInfo {
+    std::string backend; // "io_uring" or "pread"
+    bool direct_io = false;
+    std::string notice; // empty, or one line: what fell back and why
+};
+
+class Reader {
+  public:
+    virtual ~Reader() = default;
+    // Takes all requests. Does not block on the disk; uses one system call a batch where the backend can.
+    virtual void submit(std::span<const ReadRequest> requests) = 0;
+    // Moves up to results.size() finished requests into `results` and returns how many. With `wait` it blocks until
+    // there is at least one, if any is in flight. Short reads and EINTR are continued inside.
+    virtual size_t poll(std::span<ReadResult> results, bool wait) = 0;
+    // Requests submitted whose results have not been polled.
+    [[nodiscard]] virtual size_t in_flight() const = 0;
+    [[nodiscard]] virtual const ReaderInfo &info() const = 0;
+};
+
+// Opens `paths` for reading. Throws Error(io) if one cannot be opened, or if a required mode cannot be had.
+std::unique_ptr<Reader> open_reader(const std::vector<std::string> &paths, const ReaderOptions &options);
+
+} // namespace larder

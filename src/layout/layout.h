@@ -1,0 +1,112 @@
+// layout.h — where every weight of a model lies on disk, learned from metadata alone.
+//
+// open_layout() reads the GGUF header (of every shard of a split model) and nothing else: no weight is read, no memory of
+// the model's size is allocated. A ModelLayout is immutable afterwards and may be read from any thread.
+//
+// Words: an *expert tensor* is one stacked weight of all routed experts of a layer, shape [in, out, n_expert]. Its
+// *slice* e is the contiguous part that belongs to expert e. A routed *expert* is the set of slices of one (layer,
+// expert) pair: gate, up and down, or gate_up and down. Slices of equal bytes form a *size class*.
+//
+// Units: sizes and offsets in bytes; offsets are absolute in their file.
+// Errors: Error(model) for what is not a model or is damaged, naming the file and the tensor or key; Error(io) for a file
+// that cannot be opened or read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+struct gguf_context; // ggml's own GGUF metadata
+
+namespace larder {
+
+// Direct I/O needs offsets, lengths and memory aligned to the device's block; 4096 suits every disk in use.
+inline constexpr uint64_t direct_io_alignment = 4096;
+
+struct Extent {
+    uint32_t file = 0; // index into ModelLayout::files
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+};
+
+// An extent widened at both ends to direct_io_alignment. `skew` bytes lie before the extent inside it.
+struct Window {
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+    uint64_t skew = 0;
+};
+Window window_of(const Extent &extent);
+
+enum class TensorKind { routed_expert, embedding, head, attention, ssm, shared_expert, router, norm, other };
+std::string_view to_string(TensorKind kind);
+
+enum class Projection { gate, up, down, gate_up };
+std::string_view to_string(Projection projection);
+
+struct TensorInfo {
+    std::string name;
+    int type = 0;               // ggml_type
+    std::string type_name;      // "q4_K"
+    std::array<int64_t, 4> shape{1, 1, 1, 1}; // ggml order: the first is contiguous
+    Extent extent;
+    TensorKind kind = TensorKind::other;
+    int layer = -1; // -1: belongs to no layer
+};
+
+// One stacked weight of routed experts. Its slice e lies at tensors[tensor].extent.offset + e * slice_bytes.
+struct ExpertTensor {
+    uint32_t tensor = 0; // index into ModelLayout::tensors
+    uint32_t layer = 0;
+    uint32_t group = 0;       // expert tensors with the same group are multiplied with the same ids, in one MoE block
+    Projection projection = Projection::gate;
+    uint32_t n_expert = 0;
+    uint64_t slice_bytes = 0;
+    uint32_t size_class = 0;  // index into ModelLayout::size_classes
+    uint32_t first_slice = 0; // slices are numbered through the model: slice of expert e is first_slice + e
+};
+
+struct SizeClass {
+    uint64_t slice_bytes = 0;
+    uint64_t slot_bytes = 0; // room for the widest window of its slices, a multiple of direct_io_alignment
+    uint64_t n_slices = 0;   // in the whole model
+    uint64_t n_slices_per_token = 0; // sum over its expert tensors of min(top-k, n_expert): what one token touches
+};
+
+struct ModelLayout {
+    std::vector<std::string> files;       // one, or the shards in order
+    std::vector<uint64_t> file_bytes;     // size of each file
+    std::shared_ptr<gguf_context> metadata; // keys of the first shard, tensors of all; offsets in it mean nothing
+    std::string architecture;             // "qwen3moe"
+    std::string name;                     // general.name, may be empty
+
+    uint32_t n_layer = 0;
+    uint32_t n_expert = 0;      // 0 for a dense model
+    uint32_t n_expert_used = 0; // top-k
+    uint64_t context_length = 0;
+    std::vector<uint32_t> full_attention_layers;
+    std::vector<uint32_t> recurrent_layers;
+
+    std::vector<TensorInfo> tensors;           // in file order
+    std::vector<ExpertTensor> expert_tensors;  // ordered by layer, then as in the file
+    std::vector<SizeClass> size_classes;       // ordered by slice_bytes
+    uint32_t n_slice = 0;                      // over all expert tensors
+
+    uint64_t total_bytes = 0;    // of all tensors
+    uint64_t routed_bytes = 0;   // of the expert tensors
+    uint64_t resident_bytes = 0; // total - routed
+    // Bytes of routed experts one token touches: the mean over the layers' experts times layers, and the same if every
+    // layer's experts were of the largest size (they differ where quantisation differs by layer).
+    uint64_t token_bytes = 0;
+
+    [[nodiscard]] const TensorInfo *find(std::string_view tensor_name) const; // null if there is none
+    [[nodiscard]] Extent slice_extent(const ExpertTensor &tensor, uint32_t expert) const;
+};
+
+// `path` is a GGUF, or any shard of a split one ("-00001-of-0000N.gguf"); the others are found beside it.
+ModelLayout open_layout(const std::string &path);
+
+} // namespace larder

@@ -1,0 +1,67 @@
+// plan.h — the memory budget of the whole process, decided once, before the first weight is read.
+//
+//   arena = budget - resident - kv - compute - overhead - reserve
+//
+// make_plan() is a pure function of what the model is (layout), what llama.cpp will allocate (FixedBytes, measured by the
+// engine without allocating), what the machine can give (Machine) and what the user wishes. It throws Error(budget) with
+// the smallest budget that works when the arena would be below the floor.
+//
+// The floor is one token's experts: a cache that holds less evicts every expert before its next use, so that nothing is
+// ever hit. Each size class has at least the slots one token touches in it.
+//
+// Units: bytes, and slots where it says so.
+#pragma once
+
+#include "layout/layout.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace larder {
+
+// What this process may use, and who says so.
+struct Machine {
+    uint64_t usable_bytes = 0;
+    std::string source; // "MemAvailable", "cgroup memory.limit_in_bytes of /a/b", "RLIMIT_DATA"
+};
+
+// Probes the machine: the minimum of MemAvailable (plus what this process already holds), the limits of the cgroup and all
+// its ancestors (v1 and v2; memory.max, memory.high; reclaimable page cache is not "used"), RLIMIT_DATA and RLIMIT_AS.
+// `root` is prefixed to /proc and /sys, for tests.
+Machine probe_machine(const std::string &root = "");
+
+struct FixedBytes {
+    uint64_t resident = 0; // weights that stay in RAM
+    uint64_t kv = 0;       // KV cache and recurrent state
+    uint64_t compute = 0;  // compute buffers and outputs
+    uint64_t overhead = 0; // code, vocabulary, allocator slack: what the process holds besides
+};
+
+struct PlanWishes {
+    std::optional<uint64_t> budget_bytes;  // --ram; absent: what the machine can give
+    std::optional<uint64_t> reserve_bytes; // --reserve; absent: default_reserve()
+    bool overcommit = false;               // --overcommit: a budget above what the machine can give is accepted
+};
+
+struct MemoryPlan {
+    uint64_t budget_bytes = 0;
+    std::string budget_source; // "--ram" or Machine::source
+    FixedBytes fixed;
+    uint64_t reserve_bytes = 0;
+    uint64_t arena_bytes = 0;  // of the slots below, never more than all experts need
+    uint64_t floor_bytes = 0;  // arena of one token's experts
+    uint64_t spare_bytes = 0;  // budget that nothing needs
+    std::vector<uint64_t> slots; // per size class of the layout
+};
+
+// min(budget / 16, 1 GiB)
+uint64_t default_reserve(uint64_t budget_bytes);
+
+// Throws Error(budget) when the arena would be below the floor (naming the smallest budget that works), or when the
+// budget is above what the machine can give and overcommit is off. A dense model has floor 0 and no slots.
+MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
+                     const PlanWishes &wishes);
+
+} // namespace larder
