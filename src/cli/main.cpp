@@ -1,0 +1,45 @@
+// The larder program: parses the command line, runs the chosen subcommand, reports errors in one line.
+#include "base/error.h"
+#include "cli/command.h"
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+namespace {
+
+int report(const larder::Error &error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return larder::exit_code(error.kind());
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    CLI::App app{"larder runs Mixture-of-Experts language models (GGUF) that are bigger than RAM.\n"
+                 "Resident weights stay in RAM, routed experts are read from the SSD when the router asks for them.",
+                 "larder"};
+    app.set_version_flag("--version", fmt::format("larder {} (llama.cpp {})", LARDER_VERSION, larder::llama_version()));
+    app.require_subcommand(1);
+    app.get_formatter()->column_width(36);
+
+    larder::CommandBody body;
+    larder::add_run(app, body);
+    larder::add_inspect(app, body);
+    larder::add_verify(app, body);
+
+    try {
+        app.parse(argc, argv);
+        return body();
+    } catch (const CLI::ParseError &error) {
+        return app.exit(error) == 0 ? 0 : larder::exit_code(larder::ErrorKind::usage);
+    } catch (const larder::Error &error) {
+        return report(error);
+    } catch (const std::bad_alloc &) {
+        return report({larder::ErrorKind::io, "out of memory", "lower --ram or -c"});
+    } catch (const std::exception &error) {
+        return report({larder::ErrorKind::engine, error.what()});
+    }
+}
