@@ -1,15 +1,15 @@
 // layout.h — where every weight of a model lies on disk, learned from metadata alone.
 //
-// open_layout() reads the GGUF header (of every shard of a split model) and nothing else: no weight is read, no memory of
-// the model's size is allocated. A ModelLayout is immutable afterwards and may be read from any thread.
+// open_layout() reads the GGUF header (of every shard of a split model) and nothing else: no weight is read, no memory
+// of the model's size is allocated. A ModelLayout is immutable afterwards and may be read from any thread.
 //
 // Words: an *expert tensor* is one stacked weight of all routed experts of a layer, shape [in, out, n_expert]. Its
 // *slice* e is the contiguous part that belongs to expert e. A routed *expert* is the set of slices of one (layer,
 // expert) pair: gate, up and down, or gate_up and down. Slices of equal bytes form a *size class*.
 //
 // Units: sizes and offsets in bytes; offsets are absolute in their file.
-// Errors: Error(model) for what is not a model or is damaged, naming the file and the tensor or key; Error(io) for a file
-// that cannot be opened or read.
+// Errors: Error(model) for what is not a model or is damaged, naming the file and the tensor or key; Error(io) for a
+// file that cannot be opened or read.
 #pragma once
 
 #include <array>
@@ -49,8 +49,8 @@ std::string_view to_string(Projection projection);
 
 struct TensorInfo {
     std::string name;
-    int type = 0;               // ggml_type
-    std::string type_name;      // "q4_K"
+    int type = 0;                             // ggml_type
+    std::string type_name;                    // "q4_K"
     std::array<int64_t, 4> shape{1, 1, 1, 1}; // ggml order: the first is contiguous
     Extent extent;
     TensorKind kind = TensorKind::other;
@@ -61,9 +61,10 @@ struct TensorInfo {
 struct ExpertTensor {
     uint32_t tensor = 0; // index into ModelLayout::tensors
     uint32_t layer = 0;
-    uint32_t group = 0;       // expert tensors with the same group are multiplied with the same ids, in one MoE block
+    uint32_t group = 0; // expert tensors with the same group are multiplied with the same ids, in one MoE block
     Projection projection = Projection::gate;
     uint32_t n_expert = 0;
+    uint32_t n_expert_used = 0; // of them by one token: min(the layer's top-k, n_expert)
     uint64_t slice_bytes = 0;
     uint32_t size_class = 0;  // index into ModelLayout::size_classes
     uint32_t first_slice = 0; // slices are numbered through the model: slice of expert e is first_slice + e
@@ -73,33 +74,40 @@ struct SizeClass {
     uint64_t slice_bytes = 0;
     uint64_t slot_bytes = 0; // room for the widest window of its slices, a multiple of direct_io_alignment
     uint64_t n_slices = 0;   // in the whole model
-    uint64_t n_slices_per_token = 0; // sum over its expert tensors of min(top-k, n_expert): what one token touches
+    // What one token touches: the sum over its expert tensors of n_expert_used, over the model's own layers or over one
+    // prediction layer, whichever is more.
+    uint64_t n_slices_per_token = 0;
 };
 
 struct ModelLayout {
-    std::vector<std::string> files;       // one, or the shards in order
-    std::vector<uint64_t> file_bytes;     // size of each file
+    std::vector<std::string> files;         // one, or the shards in order
+    std::vector<uint64_t> file_bytes;       // size of each file
     std::shared_ptr<gguf_context> metadata; // keys of the first shard, tensors of all; offsets in it mean nothing
-    std::string architecture;             // "qwen3moe"
-    std::string name;                     // general.name, may be empty
+    std::string architecture;               // "qwen3moe"
+    std::string name;                       // general.name, may be empty
 
-    uint32_t n_layer = 0;
+    uint32_t n_layer = 0;       // all, prediction layers included
+    uint32_t n_layer_nextn = 0; // the last of them that only predict further tokens: a normal pass does not run them
     uint32_t n_expert = 0;      // 0 for a dense model
-    uint32_t n_expert_used = 0; // top-k
+    uint32_t n_expert_used = 0; // top-k, the largest where layers differ
     uint64_t context_length = 0;
+    uint64_t sliding_window = 0; // tokens; 0: no layer is limited to a window
+    // A layer that has attention and a recurrent state side by side is in two of these. If there is a sliding window
+    // but the file leaves to the architecture which layers have it, all attention layers count as full.
     std::vector<uint32_t> full_attention_layers;
+    std::vector<uint32_t> windowed_layers;
     std::vector<uint32_t> recurrent_layers;
 
-    std::vector<TensorInfo> tensors;           // in file order
-    std::vector<ExpertTensor> expert_tensors;  // ordered by layer, then as in the file
-    std::vector<SizeClass> size_classes;       // ordered by slice_bytes
-    uint32_t n_slice = 0;                      // over all expert tensors
+    std::vector<TensorInfo> tensors;          // in file order
+    std::vector<ExpertTensor> expert_tensors; // ordered by layer, then as in the file
+    std::vector<SizeClass> size_classes;      // ordered by slice_bytes
+    uint32_t n_slice = 0;                     // over all expert tensors
 
     uint64_t total_bytes = 0;    // of all tensors
     uint64_t routed_bytes = 0;   // of the expert tensors
     uint64_t resident_bytes = 0; // total - routed
-    // Bytes of routed experts one token touches: the mean over the layers' experts times layers, and the same if every
-    // layer's experts were of the largest size (they differ where quantisation differs by layer).
+    // Bytes of routed experts one token touches: of the slices in SizeClass::n_slices_per_token. All experts of a layer
+    // are of one size, so this is exact whatever the router picks.
     uint64_t token_bytes = 0;
 
     [[nodiscard]] const TensorInfo *find(std::string_view tensor_name) const; // null if there is none

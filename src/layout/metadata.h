@@ -1,0 +1,40 @@
+// metadata.h — typed access to the keys of a GGUF. ggml's getters abort the process on a wrong type; these throw.
+#pragma once
+
+#include <gguf.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace larder {
+
+// llama.cpp ends the process above these.
+inline constexpr uint32_t layers_max = 512;
+inline constexpr uint32_t experts_max = 1024;
+
+// Borrows the context. Absent keys give nothing; a key of the wrong type or a negative number throws Error(model).
+class Metadata {
+  public:
+    Metadata(const gguf_context *context, std::string path) : context_(context), path_(std::move(path)) {}
+
+    [[nodiscard]] const std::string &path() const { return path_; }
+    [[nodiscard]] bool is_array(const std::string &key) const;
+    [[nodiscard]] std::optional<std::string> text(const std::string &key) const;
+    [[nodiscard]] std::optional<uint64_t> number(const std::string &key) const;
+    // Of integers of any width or of bools, at most `count_max` of them.
+    [[nodiscard]] std::vector<uint64_t> numbers(const std::string &key, size_t count_max) const;
+
+    // The number, which must be there and within [low, high].
+    [[nodiscard]] uint32_t required_number(const std::string &key, uint32_t low, uint32_t high) const;
+
+  private:
+    [[nodiscard]] uint64_t element(const std::string &key, gguf_type type, const void *data, size_t index) const;
+
+    const gguf_context *context_;
+    std::string path_;
+};
+
+} // namespace larder
