@@ -4,8 +4,8 @@
 // what has finished, in any order. Completions are polled, never pushed: nothing calls back.
 //
 // Two real backends: io_uring, and a pool of threads with pread() where the kernel refuses io_uring. With direct I/O
-// (O_DIRECT) the page cache is neither used nor filled; offset, length and memory of a request must then be multiples of
-// `alignment`. Without it every read is followed by POSIX_FADV_DONTNEED. Which of both is in use is never silent:
+// (O_DIRECT) the page cache is neither used nor filled; offset, length and memory of a request must then be multiples
+// of read_alignment. Without it every read is followed by POSIX_FADV_DONTNEED. Which of both is in use is never silent:
 // info() says it, with the reason where it is not the first choice.
 //
 // Threads: submit() and poll() from one thread at a time (the caller locks). Memory of a request must stay until its
@@ -20,6 +20,9 @@
 #include <vector>
 
 namespace larder {
+
+// What direct I/O wants of offset, length and memory. The block of every disk in use divides it.
+inline constexpr uint64_t read_alignment = 4096;
 
 struct ReadRequest {
     uint32_t file = 0;         // index into the paths given to open_reader

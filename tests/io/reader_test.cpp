@@ -1,0 +1,271 @@
+// What both real backends promise, with direct I/O and without, over files on disk.
+#include "base/error.h"
+#include "io/test_file.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+namespace larder::test {
+
+namespace {
+
+struct Mode {
+    IoBackend backend = IoBackend::automatic;
+    DirectIo direct = DirectIo::automatic;
+};
+
+std::string name_of(const testing::TestParamInfo<Mode> &mode) {
+    return std::string(mode.param.backend == IoBackend::uring ? "Uring" : "Pread") +
+           (mode.param.direct == DirectIo::off ? "Buffered" : "Direct");
+}
+
+class ReaderTest : public testing::TestWithParam<Mode> {
+  protected:
+    // The reader in this mode, or null where kernel or file system cannot: the test is skipped then.
+    static std::unique_ptr<Reader> open(const std::vector<std::string> &paths, uint32_t depth = 8) {
+        try {
+            return open_reader(paths, {GetParam().backend, GetParam().direct, depth});
+        } catch (const Error &error) {
+            return nullptr;
+        }
+    }
+};
+
+} // namespace
+
+#define OPEN_OR_SKIP(reader, ...)                                                                                      \
+    std::unique_ptr<Reader> reader = open(__VA_ARGS__);                                                                \
+    if (reader == nullptr) {                                                                                           \
+        GTEST_SKIP() << "this mode is not to be had here";                                                             \
+    }
+
+TEST_P(ReaderTest, SaysWhatItUses) {
+    const TestFile file(100);
+    OPEN_OR_SKIP(reader, {file.path()});
+    EXPECT_EQ(reader->info().backend, GetParam().backend == IoBackend::uring ? "io_uring" : "pread");
+    EXPECT_EQ(reader->info().direct_io, GetParam().direct == DirectIo::required);
+    EXPECT_EQ(reader->info().notice, "");
+}
+
+TEST_P(ReaderTest, ReadsTheBytesThatPlainPreadReads) {
+    const TestFile file(10 * MiB);
+    OPEN_OR_SKIP(reader, {file.path()});
+    const uint64_t window = 1 * MiB;
+    const Memory memory(10 * window);
+    std::vector<ReadRequest> requests;
+    for (uint64_t i = 0; i < 10; i++) {
+        requests.push_back({0, i * window, memory.at(i * window), window, window, 100 + i});
+    }
+    reader->submit(requests);
+    EXPECT_EQ(reader->in_flight(), 10U);
+    const std::vector<ReadResult> results = poll_all(*reader);
+    ASSERT_EQ(results.size(), 10U);
+    std::vector<uint64_t> tags;
+    for (const ReadResult &result : results) {
+        EXPECT_EQ(result.error, 0);
+        EXPECT_EQ(result.bytes_read, window);
+        tags.push_back(result.tag);
+    }
+    EXPECT_THAT(tags, testing::UnorderedElementsAre(100, 101, 102, 103, 104, 105, 106, 107, 108, 109));
+    EXPECT_EQ(reader->in_flight(), 0U);
+
+    const UniqueFd plain(::open(file.path().c_str(), O_RDONLY));
+    std::vector<char> expected(10 * window);
+    ASSERT_EQ(::pread(plain.get(), expected.data(), expected.size(), 0), static_cast<ssize_t>(expected.size()));
+    EXPECT_EQ(std::memcmp(expected.data(), memory.at(0), expected.size()), 0);
+}
+
+TEST_P(ReaderTest, ReadsSeveralFiles) {
+    const TestFile first(64 * KiB, 0);
+    const TestFile second(64 * KiB, 1);
+    OPEN_OR_SKIP(reader, {first.path(), second.path()});
+    const Memory memory(16 * KiB);
+    const std::vector<ReadRequest> requests = {{1, 4 * KiB, memory.at(0), 8 * KiB, 8 * KiB, 1},
+                                               {0, 4 * KiB, memory.at(8 * KiB), 8 * KiB, 8 * KiB, 2}};
+    reader->submit(requests);
+    ASSERT_EQ(poll_all(*reader).size(), 2U);
+    EXPECT_TRUE(SimReader::matches(1, 4 * KiB, memory.at(0), 8 * KiB));
+    EXPECT_TRUE(SimReader::matches(0, 4 * KiB, memory.at(8 * KiB), 8 * KiB));
+}
+
+TEST_P(ReaderTest, AcceptsAWindowThatReachesPastTheEndOfTheFile) {
+    const TestFile file(64 * KiB + 1000);
+    OPEN_OR_SKIP(reader, {file.path()});
+    const Memory memory(16 * KiB);
+    const ReadResult result = read_one(*reader, {0, 56 * KiB, memory.at(0), 16 * KiB, 8 * KiB + 1000, 7});
+    EXPECT_EQ(result.error, 0);
+    EXPECT_EQ(result.tag, 7U);
+    EXPECT_EQ(result.bytes_read, 8 * KiB + 1000);
+    EXPECT_TRUE(SimReader::matches(0, 56 * KiB, memory.at(0), result.bytes_read));
+}
+
+TEST_P(ReaderTest, ReportsAFileThatEndsBeforeWhatIsNeeded) {
+    const TestFile file(64 * KiB + 1000);
+    OPEN_OR_SKIP(reader, {file.path()});
+    const Memory memory(16 * KiB);
+    const ReadResult result = read_one(*reader, {0, 56 * KiB, memory.at(0), 16 * KiB, 8 * KiB + 1001, 7});
+    EXPECT_EQ(result.error, ENODATA);
+    EXPECT_EQ(result.bytes_read, 8 * KiB + 1000);
+    EXPECT_EQ(read_one(*reader, {0, 1 * MiB, memory.at(0), 4 * KiB, 1, 8}).error, ENODATA);
+}
+
+TEST_P(ReaderTest, ReportsAFileTruncatedWhileOpenAndGoesOn) {
+    const TestFile file(1 * MiB);
+    OPEN_OR_SKIP(reader, {file.path()});
+    file.truncate(10000);
+    const Memory memory(16 * KiB);
+    EXPECT_EQ(read_one(*reader, {0, 512 * KiB, memory.at(0), 8 * KiB, 8 * KiB, 1}).error, ENODATA);
+    EXPECT_EQ(read_one(*reader, {0, 8 * KiB, memory.at(0), 8 * KiB, 8 * KiB, 2}).error, ENODATA);
+    EXPECT_EQ(read_one(*reader, {0, 0, memory.at(0), 8 * KiB, 8 * KiB, 3}).error, 0);
+    EXPECT_TRUE(SimReader::matches(0, 0, memory.at(0), 8 * KiB));
+}
+
+TEST_P(ReaderTest, ReportsMemoryThatCannotBeWritten) {
+    const TestFile file(64 * KiB);
+    OPEN_OR_SKIP(reader, {file.path()});
+    void *forbidden = ::mmap(nullptr, 8 * KiB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const ReadResult result = read_one(*reader, {0, 0, static_cast<char *>(forbidden), 8 * KiB, 8 * KiB, 1});
+    EXPECT_EQ(result.error, EFAULT);
+    ::munmap(forbidden, 8 * KiB);
+    const Memory memory(8 * KiB);
+    EXPECT_EQ(read_one(*reader, {0, 0, memory.at(0), 8 * KiB, 8 * KiB, 2}).error, 0);
+}
+
+TEST_P(ReaderTest, TakesManyMoreRequestsThanItsDepth) {
+    const TestFile file(4 * MiB);
+    OPEN_OR_SKIP(reader, {file.path()}, 3);
+    const Memory memory(4 * MiB);
+    const uint64_t window = 4 * KiB;
+    uint64_t polled = 0;
+    std::vector<ReadRequest> requests;
+    std::vector<ReadResult> results(5);
+    for (uint64_t i = 0; i < 1024; i++) {
+        const uint64_t place = (i * 389) % 1024; // 389 and 1024 have no common factor: every window once
+        requests.push_back({0, place * window, memory.at(place * window), window, window, place});
+        if (requests.size() == 100) {
+            reader->submit(requests);
+            requests.clear();
+            const size_t count = reader->poll(results, false);
+            EXPECT_LE(count, results.size());
+            polled += count;
+        }
+    }
+    reader->submit(requests);
+    polled += poll_all(*reader, 5).size();
+    EXPECT_EQ(polled, 1024U);
+    EXPECT_TRUE(SimReader::matches(0, 0, memory.at(0), 4 * MiB));
+}
+
+TEST_P(ReaderTest, PollReturnsAtOnceWithNothingInFlight) {
+    const TestFile file(4 * KiB);
+    OPEN_OR_SKIP(reader, {file.path()});
+    std::vector<ReadResult> results(4);
+    EXPECT_EQ(reader->poll(results, true), 0U);
+    EXPECT_EQ(reader->poll(results, false), 0U);
+    EXPECT_EQ(reader->poll({}, true), 0U);
+}
+
+TEST_P(ReaderTest, WaitsForReadsInFlightBeforeItGoes) {
+    const TestFile file(8 * MiB);
+    const Memory memory(8 * MiB);
+    const std::vector<char> zeros(8 * MiB);
+    for (int round = 0; round < 10; round++) {
+        OPEN_OR_SKIP(reader, {file.path()}, 4);
+        std::vector<ReadRequest> requests;
+        for (uint64_t i = 0; i < 64; i++) {
+            requests.push_back({0, i * 128 * KiB, memory.at(i * 128 * KiB), 128 * KiB, 128 * KiB, i});
+        }
+        reader->submit(requests);
+        reader.reset();
+        std::memset(memory.at(0), 0, zeros.size());
+        std::this_thread::sleep_for(std::chrono::milliseconds(2)); // long enough for a read that was left behind
+        EXPECT_EQ(std::memcmp(memory.at(0), zeros.data(), zeros.size()), 0);
+    }
+}
+
+TEST_P(ReaderTest, MayBeUsedByThreadsInTurn) {
+    const TestFile file(1 * MiB);
+    OPEN_OR_SKIP(reader, {file.path()});
+    const Memory memory(1 * MiB);
+    std::mutex turn;
+    std::atomic<uint64_t> polled = 0;
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < 4; t++) {
+        threads.emplace_back([&, t] {
+            for (uint64_t i = 0; i < 64; i++) {
+                const uint64_t offset = (t * 64 + i) * 4 * KiB;
+                const ReadRequest request{0, offset, memory.at(offset), 4 * KiB, 4 * KiB, offset};
+                ReadResult result;
+                const std::lock_guard lock(turn);
+                reader->submit({&request, 1});
+                polled += reader->poll({&result, 1}, i % 2 == 0);
+            }
+        });
+    }
+    for (std::thread &thread : threads) {
+        thread.join(); // reads that an ended thread had submitted are still in flight
+    }
+    for (const ReadResult &result : poll_all(*reader)) {
+        EXPECT_EQ(result.error, 0);
+        polled++;
+    }
+    EXPECT_EQ(polled, 256U);
+    EXPECT_TRUE(SimReader::matches(0, 0, memory.at(0), 1 * MiB));
+}
+
+TEST_P(ReaderTest, LeavesThePageCacheEmpty) {
+    const TestFile file(8 * MiB);
+    if (file.cached_bytes() > 0) {
+        GTEST_SKIP() << "this file system lives in the page cache";
+    }
+    OPEN_OR_SKIP(reader, {file.path()});
+    const Memory memory(8 * MiB);
+    std::vector<ReadRequest> requests;
+    for (uint64_t i = 0; i < 8; i++) {
+        requests.push_back({0, i * MiB, memory.at(i * MiB), 1 * MiB, 1 * MiB, i});
+    }
+    reader->submit(requests);
+    EXPECT_EQ(poll_all(*reader).size(), 8U);
+    EXPECT_TRUE(SimReader::matches(0, 0, memory.at(0), 8 * MiB));
+    if (reader->info().direct_io) {
+        EXPECT_EQ(file.cached_bytes(), 0U);
+    } else {
+        EXPECT_LE(file.cached_bytes(), 64 * KiB); // a page that the kernel was still busy with may stay
+    }
+}
+
+TEST_P(ReaderTest, RefusesAMissingFileByName) {
+    const TestFile file(4 * KiB);
+    try {
+        open_reader({file.path(), "/no/such/model.gguf"}, {GetParam().backend, GetParam().direct, 8});
+        FAIL() << "opened";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.kind(), ErrorKind::io);
+        EXPECT_THAT(error.what(), testing::HasSubstr("/no/such/model.gguf"));
+        EXPECT_NE(error.remedy(), "");
+    }
+}
+
+TEST_P(ReaderTest, RefusesADirectoryByName) {
+    const std::string folder = std::filesystem::temp_directory_path().string();
+    try {
+        open_reader({folder}, {GetParam().backend, GetParam().direct, 8});
+        FAIL() << "opened";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.kind(), ErrorKind::io);
+        EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr(folder), testing::HasSubstr("not a file")));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, ReaderTest,
+                         testing::Values(Mode{IoBackend::uring, DirectIo::required},
+                                         Mode{IoBackend::uring, DirectIo::off},
+                                         Mode{IoBackend::pread, DirectIo::required},
+                                         Mode{IoBackend::pread, DirectIo::off}),
+                         name_of);
+
+} // namespace larder::test

@@ -1,0 +1,281 @@
+// sim_reader.h — a simulated disk behind the Reader contract, for tests of whoever reads.
+//
+// File contents are a pure function of (file, offset), so any byte of any file can be checked without keeping one. The
+// order of completions is drawn from a seed: the same seed and calls give the same run. Faults are switched on by
+// request number or by range. What a careless caller would get away with on a real disk is an always-on check here:
+// unaligned requests, and two requests in flight into the same memory. Memory of a request holds `unread_byte` until it
+// completes.
+//
+// Threads: submit() and poll() as in io.h. Everything else from any thread, so that a test can hold completions back
+// while other threads wait for them, and look on.
+#pragma once
+
+#include "base/check.h"
+#include "io/io.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <random>
+#include <utility>
+
+namespace larder::test {
+
+struct SimOptions {
+    uint64_t seed = 1;
+    uint64_t file_bytes = std::numeric_limits<uint64_t>::max(); // of every file; reads past it come up short
+    uint64_t alignment = 4096;                                  // what offset, bytes and memory must be multiples of
+    bool in_order = false;                                      // completions in the order of submission, all at once
+};
+
+class SimReader : public Reader {
+  public:
+    static constexpr char unread_byte = '\x5a';
+
+    explicit SimReader(SimOptions options = {}) : options_(options), random_(options.seed) {
+        info_.backend = "simulated";
+        info_.direct_io = options.alignment > 1;
+    }
+
+    // --- what the files hold ---
+
+    static char byte_at(uint32_t file, uint64_t offset) {
+        return static_cast<char>((word_at(file, offset / 8) >> (8 * (offset % 8))) & 0xff);
+    }
+    static void fill(uint32_t file, uint64_t offset, char *into, uint64_t bytes) {
+        uint64_t word = 0;
+        for (uint64_t i = 0; i < bytes; i++) {
+            const uint64_t at = offset + i;
+            if (i == 0 || at % 8 == 0) {
+                word = word_at(file, at / 8);
+            }
+            into[i] = static_cast<char>((word >> (8 * (at % 8))) & 0xff);
+        }
+    }
+    // True if `data` is what the file holds there.
+    static bool matches(uint32_t file, uint64_t offset, const char *data, uint64_t bytes) {
+        std::vector<char> expected(bytes);
+        fill(file, offset, expected.data(), bytes);
+        return std::memcmp(expected.data(), data, bytes) == 0;
+    }
+
+    // --- faults ---
+
+    // The request with this number (0 is the first ever submitted) fails.
+    void fail_request(uint64_t number, int error) {
+        const std::lock_guard lock(mutex_);
+        request_faults_[number] = error;
+    }
+    // Every request that touches the range fails until heal(). Requests in flight are struck too.
+    void fail_range(uint32_t file, uint64_t offset, uint64_t bytes, int error) {
+        const std::lock_guard lock(mutex_);
+        range_faults_.push_back({{file, offset, bytes}, error});
+    }
+    // Requests that touch the range complete only when no other is in flight.
+    void delay_range(uint32_t file, uint64_t offset, uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        late_ranges_.push_back({file, offset, bytes});
+    }
+    // Takes away all faults and delays.
+    void heal() {
+        const std::lock_guard lock(mutex_);
+        request_faults_.clear();
+        range_faults_.clear();
+        late_ranges_.clear();
+    }
+
+    // --- holding completions back ---
+
+    // From now on nothing completes; poll(wait) blocks if something is in flight.
+    void hold() {
+        const std::lock_guard lock(mutex_);
+        allowance_ = 0;
+    }
+    // Lets `count` more completions through while held.
+    void let(uint64_t count) {
+        const std::lock_guard lock(mutex_);
+        allowance_ += std::min(count, unlimited - allowance_);
+        changed_.notify_all();
+    }
+    void resume() { let(unlimited); }
+
+    // --- what was asked ---
+
+    [[nodiscard]] std::vector<ReadRequest> requests() const {
+        const std::lock_guard lock(mutex_);
+        return history_;
+    }
+    [[nodiscard]] uint64_t request_count() const {
+        const std::lock_guard lock(mutex_);
+        return history_.size();
+    }
+    // Requests that began at exactly this place.
+    [[nodiscard]] uint64_t reads_at(uint32_t file, uint64_t offset) const {
+        const std::lock_guard lock(mutex_);
+        const auto found = reads_.find({file, offset});
+        return found == reads_.end() ? 0 : found->second;
+    }
+    [[nodiscard]] uint64_t max_in_flight() const {
+        const std::lock_guard lock(mutex_);
+        return max_in_flight_;
+    }
+    [[nodiscard]] uint64_t submit_calls() const {
+        const std::lock_guard lock(mutex_);
+        return submit_calls_;
+    }
+    void forget_requests() {
+        const std::lock_guard lock(mutex_);
+        history_.clear();
+        reads_.clear();
+        max_in_flight_ = pending_.size();
+        submit_calls_ = 0;
+    }
+
+    // --- Reader ---
+
+    void submit(std::span<const ReadRequest> requests) override {
+        const std::lock_guard lock(mutex_);
+        submit_calls_++;
+        for (const ReadRequest &request : requests) {
+            check(request);
+            std::memset(request.into, unread_byte, request.bytes);
+            pending_.push_back({request, next_number_++});
+            history_.push_back(request);
+            reads_[{request.file, request.offset}]++;
+        }
+        max_in_flight_ = std::max<uint64_t>(max_in_flight_, pending_.size());
+    }
+
+    size_t poll(std::span<ReadResult> results, bool wait) override {
+        std::unique_lock lock(mutex_);
+        if (wait) {
+            changed_.wait(lock, [&] { return pending_.empty() || allowance_ > 0; });
+        }
+        const uint64_t ready = std::min<uint64_t>({pending_.size(), allowance_, results.size()});
+        if (ready == 0) {
+            return 0;
+        }
+        // Without in_order a poll finds some of what could be there: at least one if it waits.
+        const uint64_t count = options_.in_order ? ready : draw(wait ? 1 : 0, ready);
+        for (uint64_t i = 0; i < count; i++) {
+            const auto chosen = pending_.begin() + static_cast<std::ptrdiff_t>(choose());
+            results[i] = complete(*chosen);
+            pending_.erase(chosen);
+        }
+        if (allowance_ != unlimited) {
+            allowance_ -= count;
+        }
+        return count;
+    }
+
+    [[nodiscard]] size_t in_flight() const override {
+        const std::lock_guard lock(mutex_);
+        return pending_.size();
+    }
+    [[nodiscard]] const ReaderInfo &info() const override { return info_; }
+
+  private:
+    static constexpr uint64_t unlimited = std::numeric_limits<uint64_t>::max();
+
+    struct Range {
+        uint32_t file = 0;
+        uint64_t offset = 0;
+        uint64_t bytes = 0;
+        [[nodiscard]] bool touches(const ReadRequest &request) const {
+            return file == request.file && offset < request.offset + request.bytes && request.offset < offset + bytes;
+        }
+    };
+    struct Pending {
+        ReadRequest request;
+        uint64_t number = 0;
+    };
+
+    // splitmix64 of the word's place: bytes of any two places are unrelated.
+    static uint64_t word_at(uint32_t file, uint64_t word) {
+        uint64_t x = word + 0x9e3779b97f4a7c15ULL * (uint64_t{file} + 1);
+        x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+        x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+        return x ^ (x >> 31);
+    }
+
+    uint64_t draw(uint64_t low, uint64_t high) { return low + random_() % (high - low + 1); }
+
+    void check(const ReadRequest &request) const {
+        const uint64_t alignment = options_.alignment;
+        LARDER_CHECK(request.into != nullptr && request.bytes > 0 && request.bytes_needed <= request.bytes);
+        LARDER_CHECK(request.offset % alignment == 0 && request.bytes % alignment == 0);
+        LARDER_CHECK(reinterpret_cast<uintptr_t>(request.into) % alignment == 0);
+        for (const Pending &other : pending_) {
+            const bool apart = request.into + request.bytes <= other.request.into ||
+                               other.request.into + other.request.bytes <= request.into;
+            LARDER_CHECK(apart);
+        }
+    }
+
+    [[nodiscard]] bool late(const ReadRequest &request) const {
+        return std::any_of(late_ranges_.begin(), late_ranges_.end(),
+                           [&](const Range &range) { return range.touches(request); });
+    }
+
+    // Which of the pending requests completes next.
+    size_t choose() {
+        const size_t first = options_.in_order ? 0 : draw(0, pending_.size() - 1);
+        for (size_t i = 0; i < pending_.size(); i++) {
+            const size_t candidate = (first + i) % pending_.size();
+            if (!late(pending_[candidate].request)) {
+                return candidate;
+            }
+        }
+        return first;
+    }
+
+    [[nodiscard]] int fault_of(const Pending &pending) const {
+        const auto numbered = request_faults_.find(pending.number);
+        if (numbered != request_faults_.end()) {
+            return numbered->second;
+        }
+        for (const auto &[range, error] : range_faults_) {
+            if (range.touches(pending.request)) {
+                return error;
+            }
+        }
+        return 0;
+    }
+
+    [[nodiscard]] ReadResult complete(const Pending &pending) const {
+        const ReadRequest &request = pending.request;
+        const uint64_t in_file = options_.file_bytes - std::min(options_.file_bytes, request.offset);
+        ReadResult result{request.tag, fault_of(pending), std::min(request.bytes, in_file)};
+        if (result.error != 0) {
+            result.bytes_read = 0;
+            return result;
+        }
+        fill(request.file, request.offset, request.into, result.bytes_read);
+        if (result.bytes_read < request.bytes_needed) {
+            result.error = ENODATA;
+        }
+        return result;
+    }
+
+    const SimOptions options_;
+    ReaderInfo info_;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::mt19937_64 random_;
+    std::vector<Pending> pending_; // in order of submission
+    uint64_t next_number_ = 0;
+    uint64_t allowance_ = unlimited; // completions that may still pass
+    std::map<uint64_t, int> request_faults_;
+    std::vector<std::pair<Range, int>> range_faults_;
+    std::vector<Range> late_ranges_;
+    std::vector<ReadRequest> history_;
+    std::map<std::pair<uint32_t, uint64_t>, uint64_t> reads_;
+    uint64_t max_in_flight_ = 0;
+    uint64_t submit_calls_ = 0;
+};
+
+} // namespace larder::test
