@@ -2,9 +2,9 @@
 //
 //   arena = budget - resident - kv - compute - overhead - reserve
 //
-// make_plan() is a pure function of what the model is (layout), what llama.cpp will allocate (FixedBytes, measured by the
-// engine without allocating), what the machine can give (Machine) and what the user wishes. It throws Error(budget) with
-// the smallest budget that works when the arena would be below the floor.
+// make_plan() is a pure function of what the model is (layout), what llama.cpp will allocate (FixedBytes, measured by
+// the engine without allocating), what the machine can give (Machine) and what the user wishes. It throws Error(budget)
+// with the smallest budget that works when the arena would be below the floor.
 //
 // The floor is one token's experts: a cache that holds less evicts every expert before its next use, so that nothing is
 // ever hit. Each size class has at least the slots one token touches in it.
@@ -27,9 +27,9 @@ struct Machine {
     std::string source; // "MemAvailable", "cgroup memory.limit_in_bytes of /a/b", "RLIMIT_DATA"
 };
 
-// Probes the machine: the minimum of MemAvailable (plus what this process already holds), the limits of the cgroup and all
-// its ancestors (v1 and v2; memory.max, memory.high; reclaimable page cache is not "used"), RLIMIT_DATA and RLIMIT_AS.
-// `root` is prefixed to /proc and /sys, for tests.
+// Probes the machine: the minimum of MemAvailable (plus what this process already holds), the limits of the cgroup and
+// all its ancestors (v1 and v2; memory.max, memory.high; reclaimable page cache is not "used"), RLIMIT_DATA and
+// RLIMIT_AS. `root` is prefixed to /proc and /sys, for tests.
 Machine probe_machine(const std::string &root = "");
 
 struct FixedBytes {
@@ -42,6 +42,7 @@ struct FixedBytes {
 struct PlanWishes {
     std::optional<uint64_t> budget_bytes;  // --ram; absent: what the machine can give
     std::optional<uint64_t> reserve_bytes; // --reserve; absent: default_reserve()
+    std::optional<uint64_t> arena_bytes;   // --arena: at most this much of it for experts; absent: all there is
     bool overcommit = false;               // --overcommit: a budget above what the machine can give is accepted
 };
 
@@ -50,17 +51,17 @@ struct MemoryPlan {
     std::string budget_source; // "--ram" or Machine::source
     FixedBytes fixed;
     uint64_t reserve_bytes = 0;
-    uint64_t arena_bytes = 0;  // of the slots below, never more than all experts need
-    uint64_t floor_bytes = 0;  // arena of one token's experts
-    uint64_t spare_bytes = 0;  // budget that nothing needs
+    uint64_t arena_bytes = 0;    // of the slots below, never more than all experts need
+    uint64_t floor_bytes = 0;    // arena of one token's experts
+    uint64_t spare_bytes = 0;    // budget that nothing needs
     std::vector<uint64_t> slots; // per size class of the layout
 };
 
 // min(budget / 16, 1 GiB)
 uint64_t default_reserve(uint64_t budget_bytes);
 
-// Throws Error(budget) when the arena would be below the floor (naming the smallest budget that works), or when the
-// budget is above what the machine can give and overcommit is off. A dense model has floor 0 and no slots.
+// Throws Error(budget) when the arena would be below the floor (naming the smallest budget, or --arena, that works), or
+// when the budget is above what the machine can give and overcommit is off. A dense model has floor 0 and no slots.
 MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
                      const PlanWishes &wishes);
 

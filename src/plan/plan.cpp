@@ -1,0 +1,178 @@
+#include "plan/plan.h"
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace larder {
+
+namespace {
+
+constexpr uint64_t reserve_share = 16;
+constexpr uint64_t reserve_max = GiB;
+
+uint64_t total_of(const FixedBytes &fixed) { return fixed.resident + fixed.kv + fixed.compute + fixed.overhead; }
+
+uint64_t reserve_of(uint64_t budget, const PlanWishes &wishes) {
+    return wishes.reserve_bytes.value_or(default_reserve(budget));
+}
+
+// True if `budget` has room for `needed` beside the reserve.
+bool holds(uint64_t budget, uint64_t needed, const PlanWishes &wishes) {
+    const uint64_t reserve = reserve_of(budget, wishes);
+    return budget >= reserve && budget - reserve >= needed;
+}
+
+uint64_t floor_slots(const SizeClass &size_class) {
+    return std::min(size_class.n_slices_per_token, size_class.n_slices);
+}
+
+uint64_t bytes_of(const std::vector<SizeClass> &classes, const std::vector<uint64_t> &slots) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < classes.size(); i++) {
+        bytes += slots[i] * classes[i].slot_bytes;
+    }
+    return bytes;
+}
+
+// The smallest budget in whole MiB that holds `needed`. A byte more of budget is at most a byte more of reserve, so
+// what holds it goes on holding it upwards, and one step down tells whether it is the smallest.
+uint64_t smallest_budget(uint64_t needed, const PlanWishes &wishes) {
+    // x - x/16 >= needed holds from x = needed * 16/15 on, give or take the rounding.
+    const uint64_t reserve = wishes.reserve_bytes.value_or(std::min(needed / (reserve_share - 1), reserve_max));
+    uint64_t budget = align_up(needed + reserve, MiB);
+    while (!holds(budget, needed, wishes)) {
+        budget += MiB;
+    }
+    while (budget >= MiB && holds(budget - MiB, needed, wishes)) {
+        budget -= MiB;
+    }
+    return budget;
+}
+
+std::string list_of(const FixedBytes &fixed) {
+    return fmt::format("resident weights {}, KV cache {}, compute buffers {}, overhead {}",
+                       format_bytes(fixed.resident), format_bytes(fixed.kv), format_bytes(fixed.compute),
+                       format_bytes(fixed.overhead));
+}
+
+void check_machine_gives(uint64_t budget, const Machine &machine, const PlanWishes &wishes) {
+    // The kernel's memory for this process (page tables and the like, a megabyte or so by now) counts as used by
+    // others, though a cgroup limit equal to the budget is right. The reserve is there for it: part of it may be gone.
+    const uint64_t tolerated = reserve_of(budget, wishes) / 4;
+    if (budget <= machine.usable_bytes + tolerated || wishes.overcommit) {
+        return;
+    }
+    throw Error(ErrorKind::budget,
+                fmt::format("a budget of {} is more than the {} that this process may use ({})", format_bytes(budget),
+                            format_bytes(machine.usable_bytes), machine.source),
+                fmt::format("use --ram {}M or less, or --overcommit", machine.usable_bytes / MiB));
+}
+
+Error too_small(const MemoryPlan &plan, const Machine &machine, const PlanWishes &wishes) {
+    const uint64_t needed = total_of(plan.fixed) + plan.floor_bytes;
+    const uint64_t smallest = smallest_budget(needed, wishes);
+    std::string lower = plan.fixed.kv > 0 ? "lower -c" : "take a smaller model";
+    if (wishes.reserve_bytes) {
+        lower += ", or lower --reserve";
+    }
+    std::string remedy = fmt::format("use --ram {}M or more, or {}", smallest / MiB, lower);
+    if (smallest > machine.usable_bytes && !wishes.overcommit) {
+        remedy = fmt::format("it takes --ram {}M, more than the {} that this process may use ({}): make room, or {}",
+                             smallest / MiB, format_bytes(machine.usable_bytes), machine.source, lower);
+    }
+    return {ErrorKind::budget,
+            fmt::format("a budget of {} ({}) is too small: {}, reserve {}, and one token's experts {}",
+                        format_bytes(plan.budget_bytes), plan.budget_source, list_of(plan.fixed),
+                        format_bytes(plan.reserve_bytes), format_bytes(plan.floor_bytes)),
+            remedy};
+}
+
+Error arena_too_small(uint64_t arena, uint64_t floor) {
+    return {ErrorKind::budget,
+            fmt::format("an arena of {} (--arena) is below one token's experts, {}: nothing would ever be hit",
+                        format_bytes(arena), format_bytes(floor)),
+            fmt::format("use --arena {}K or more", align_up(floor, KiB) / KiB)};
+}
+
+// Hands out `bytes` in slots above those in `slots`: to each class that is not full in proportion to its total bytes,
+// and again what a class could not use because it became full. Returns what is left.
+uint64_t share_out(const std::vector<SizeClass> &classes, uint64_t bytes, std::vector<uint64_t> &slots) {
+    bool again = true;
+    while (again) {
+        again = false;
+        uint64_t weights = 0;
+        for (size_t i = 0; i < classes.size(); i++) {
+            if (slots[i] < classes[i].n_slices) {
+                weights += classes[i].n_slices * classes[i].slot_bytes;
+            }
+        }
+        const uint64_t whole = bytes;
+        for (size_t i = 0; i < classes.size(); i++) {
+            const SizeClass &size_class = classes[i];
+            const uint64_t missing = size_class.n_slices - slots[i];
+            if (missing == 0) {
+                continue;
+            }
+            // 128 bits: both factors may be terabytes.
+            const auto weight = static_cast<unsigned __int128>(size_class.n_slices * size_class.slot_bytes);
+            const auto share = static_cast<uint64_t>(weight * whole / weights);
+            const uint64_t given = std::min(share / size_class.slot_bytes, missing);
+            slots[i] += given;
+            bytes -= given * size_class.slot_bytes;
+            again = again || given == missing;
+        }
+    }
+    return bytes;
+}
+
+// The shares leave less than a slot of each class: what these add up to still makes a few slots, the largest first.
+void use_remainder(const std::vector<SizeClass> &classes, uint64_t bytes, std::vector<uint64_t> &slots) {
+    for (size_t i = classes.size(); i-- > 0;) {
+        const uint64_t given = std::min(bytes / classes[i].slot_bytes, classes[i].n_slices - slots[i]);
+        slots[i] += given;
+        bytes -= given * classes[i].slot_bytes;
+    }
+}
+
+} // namespace
+
+uint64_t default_reserve(uint64_t budget_bytes) { return std::min(budget_bytes / reserve_share, reserve_max); }
+
+MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
+                     const PlanWishes &wishes) {
+    const std::vector<SizeClass> &classes = layout.size_classes;
+    MemoryPlan plan;
+    plan.budget_bytes = wishes.budget_bytes.value_or(machine.usable_bytes);
+    plan.budget_source = wishes.budget_bytes ? "--ram" : machine.source;
+    plan.fixed = fixed;
+    plan.reserve_bytes = reserve_of(plan.budget_bytes, wishes);
+    for (const SizeClass &size_class : classes) {
+        LARDER_CHECK(size_class.slot_bytes > 0);
+        plan.slots.push_back(floor_slots(size_class));
+    }
+    plan.floor_bytes = bytes_of(classes, plan.slots);
+
+    check_machine_gives(plan.budget_bytes, machine, wishes);
+    if (!holds(plan.budget_bytes, total_of(fixed) + plan.floor_bytes, wishes)) {
+        throw too_small(plan, machine, wishes);
+    }
+    const uint64_t room = plan.budget_bytes - plan.reserve_bytes - total_of(fixed);
+    const uint64_t arena_max = std::min(room, wishes.arena_bytes.value_or(room));
+    if (arena_max < plan.floor_bytes) {
+        throw arena_too_small(arena_max, plan.floor_bytes);
+    }
+    const uint64_t rest = share_out(classes, arena_max - plan.floor_bytes, plan.slots);
+    use_remainder(classes, rest, plan.slots);
+
+    plan.arena_bytes = bytes_of(classes, plan.slots);
+    LARDER_CHECK(plan.arena_bytes >= plan.floor_bytes && plan.arena_bytes <= arena_max);
+    plan.spare_bytes = room - plan.arena_bytes;
+    return plan;
+}
+
+} // namespace larder

@@ -1,0 +1,36 @@
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+namespace larder {
+namespace {
+
+TEST(Error, SaysTheFaultAndTheRemedyInOneLine) {
+    const Error error(ErrorKind::model, "x.gguf: not a GGUF", "give a GGUF file");
+    EXPECT_STREQ(error.what(), "x.gguf: not a GGUF; give a GGUF file");
+    EXPECT_STREQ(Error(ErrorKind::model, "broken").what(), "broken");
+}
+
+TEST(Error, GainsContextOnTheWayUpAndKeepsItsKindAndRemedy) {
+    const Error error = Error(ErrorKind::io, "short read", "check the disk").within("loading x.gguf");
+    EXPECT_STREQ(error.what(), "loading x.gguf: short read; check the disk");
+    EXPECT_EQ(error.kind(), ErrorKind::io);
+    EXPECT_EQ(error.remedy(), "check the disk");
+}
+
+TEST(Error, NamesTheErrnoValueInWords) {
+    EXPECT_STREQ(Error::from_errno(ENOSPC, "writing s.json").what(), "writing s.json: No space left on device");
+}
+
+TEST(Error, HasAnExitCodeByKind) {
+    EXPECT_EQ(exit_code(ErrorKind::usage), 2);
+    EXPECT_EQ(exit_code(ErrorKind::budget), 3);
+    EXPECT_EQ(exit_code(ErrorKind::io), 1);
+    EXPECT_EQ(exit_code(ErrorKind::model), 1);
+    EXPECT_EQ(exit_code(ErrorKind::differs), 1);
+}
+
+} // namespace
+} // namespace larder
