@@ -1,8 +1,9 @@
 // store.h — which slices of experts are in RAM, and the only way to touch their bytes.
 //
-// An ExpertStore owns the arena: one anonymous mapping, carved into slots by size class. A slice is read into a slot when
-// it is demanded, published in the slot table only after its read has completed and its length was checked, pinned while
-// an op uses it, and evicted (least recently used of its size class, across all layers) when another slice needs the slot.
+// An ExpertStore owns the arena: one anonymous mapping, carved into slots by size class. A slice is read into a slot
+// when it is demanded, published in the slot table only after its read has completed and its length was checked, pinned
+// while an op uses it, and evicted (least recently used of its size class, across all layers) when another slice needs
+// the slot.
 //
 // A SliceBatch is how an op uses it: one batch is the distinct slices that one MUL_MAT_ID needs.
 //
@@ -17,11 +18,11 @@
 //   1. A slot is in exactly one state: free, reading, ready. Only ready slots are in the slot table as hits.
 //   2. A pinned slot, a reading slot and one that the batch still needs are never chosen as a victim.
 //   3. A failed read leaves its slot free and the slice absent, latches its cause and fails the batch: wait() returns
-//      null on every thread. Reads in flight are let finish; the next batch begins clean.
+//      null on every thread for what was not ready before. Reads in flight are let finish; the next batch begins clean.
 //   4. All memory is allocated in the constructor; nothing allocates afterwards.
 //
 // Threads: begin() and end() from one thread while no other thread is between them. wait() and release() from any
-// number of threads at once; on slices that are ready they take no lock.
+// number of threads at once; no lock is taken by wait() for a slice that is ready, nor by release() when all are.
 // Units: bytes, microseconds (stats), slots, slices.
 #pragma once
 
@@ -41,41 +42,42 @@ using SliceIndex = uint32_t; // ExpertTensor::first_slice + expert
 
 struct ReadySlice {
     SliceIndex slice = 0;
-    const char *data = nullptr; // slice_bytes bytes; valid until release() of this position
+    const char *data = nullptr;     // slice_bytes bytes; valid until release() of this position
     uint32_t demanded_position = 0; // its place in `demanded`
 };
 
 struct StoreStats {
-    // An access is one routed expert of one layer in one ubatch. It is a hit if all its slices were ready when the first
-    // op of its layer asked, a miss otherwise.
+    // An access is one routed expert of one layer in one ubatch. It is a hit if all its slices were ready when the
+    // first op of its layer asked, a miss otherwise.
     uint64_t expert_hits = 0;
     uint64_t expert_misses = 0;
     uint64_t slice_reads = 0;
-    uint64_t evictions = 0;       // slices that lost their slot to another
-    uint64_t bytes_read = 0;      // from the disk, whole windows
+    uint64_t evictions = 0;  // slices that lost their slot to another
+    uint64_t bytes_read = 0; // from the disk, whole windows
     uint64_t read_errors = 0;
-    uint64_t stall_us = 0;        // time threads waited for a read with nothing else to do, wall time of the op
+    uint64_t stall_us = 0; // time threads waited for a read with nothing else to do, wall time of the op
     uint64_t arena_bytes = 0;
 };
 
 class ExpertStore {
   public:
-    // `slots` per size class of the layout. Keeps references to neither; `reader` must outlive the store and have the
-    // layout's files in its order. Throws Error(io) if the arena cannot be mapped.
+    // `slots` per size class of the layout, at least one of each that has slices. Keeps references to neither; `reader`
+    // must outlive the store and have the layout's files in its order. Throws Error(io) if the arena cannot be mapped.
     ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader);
     ~ExpertStore();
     ExpertStore(const ExpertStore &) = delete;
     ExpertStore &operator=(const ExpertStore &) = delete;
 
-    // Begins a batch of distinct slices of one expert tensor. `following` are the slices of the same experts in the other
-    // expert tensors of the layer, not yet needed: they are read too if the slots of their size class hold the whole
-    // layer's demand at once, after `demanded` and never in the place of it. Pass them on a layer's first op only: then
-    // the accesses are counted as hits or misses too. `following` is grouped like `demanded`: the slices of the expert
-    // demanded[i] are following[i], following[i + n], ... with n = demanded.size().
+    // Begins a batch of distinct slices of one expert tensor. `following` are the slices of the same experts in the
+    // other expert tensors of the layer, not yet needed: they are read too if the slots of their size class hold the
+    // whole layer's demand at once, after `demanded` and never in the place of it. Pass them on a layer's first op
+    // only: then the accesses are counted as hits or misses too. `following` is grouped like `demanded`: the slices of
+    // the expert demanded[i] are following[i], following[i + n], ... with n = demanded.size().
     void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer);
 
-    // The slice at `position` in the order in which they become ready; blocks until there is one. Null when the batch has
-    // failed, or position >= the number demanded. Sleeps or works on completions, never spins on a read.
+    // The slice at `position` in the order in which they become ready; blocks until there is one. Null when the batch
+    // failed before that, or position >= the number demanded. Sleeps or works on completions, never spins on a read.
+    // Every position below must be released or in use by a thread that does not wait: its slot may be the one missing.
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
     void end();

@@ -1,0 +1,72 @@
+#include "store/arena.h"
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "layout/layout.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+
+namespace larder {
+namespace {
+
+constexpr uint64_t huge_page_bytes = 2 * MiB;
+
+uint64_t total_bytes(std::span<const SizeClass> size_classes, std::span<const uint64_t> slots) {
+    LARDER_CHECK(slots.size() == size_classes.size());
+    uint64_t sum = 0;
+    for (size_t i = 0; i < slots.size(); ++i) {
+        uint64_t bytes = 0;
+        LARDER_CHECK(slots[i] > 0 || size_classes[i].n_slices == 0); // a batch could never end
+        LARDER_CHECK(size_classes[i].slot_bytes % direct_io_alignment == 0);
+        LARDER_CHECK(!__builtin_mul_overflow(size_classes[i].slot_bytes, slots[i], &bytes));
+        LARDER_CHECK(!__builtin_add_overflow(sum, bytes, &sum));
+    }
+    LARDER_CHECK(sum > 0 && sum <= UINT64_MAX - huge_page_bytes);
+    return sum;
+}
+
+// Maps a huge page more than asked for and gives back what lies before the first border and after the end.
+char *map_aligned(uint64_t bytes) {
+    void *mapped = ::mmap(nullptr, bytes + huge_page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) {
+        throw Error::from_errno(errno, fmt::format("cannot map an arena of {} for experts", format_bytes(bytes)),
+                                "lower --ram, or raise the limit on the process's address space");
+    }
+    const auto address = reinterpret_cast<uint64_t>(mapped);
+    const uint64_t before = align_up(address, huge_page_bytes) - address;
+    char *const base = static_cast<char *>(mapped) + before;
+    if (before > 0) {
+        ::munmap(mapped, before);
+    }
+    if (before < huge_page_bytes) {
+        ::munmap(base + bytes, huge_page_bytes - before);
+    }
+    return base;
+}
+
+} // namespace
+
+Arena::Arena(std::span<const SizeClass> size_classes, std::span<const uint64_t> slots)
+    : bytes_(total_bytes(size_classes, slots)) {
+    classes_.reserve(slots.size());
+    base_ = map_aligned(bytes_);
+    ::madvise(base_, bytes_, MADV_HUGEPAGE); // refused where the kernel has none: slower, not wrong
+    ::madvise(base_, bytes_, MADV_DONTDUMP); // weights that lie on disk have no place in a core file
+
+    char *address = base_;
+    uint64_t first_slot = 0;
+    for (size_t i = 0; i < slots.size(); ++i) {
+        LARDER_CHECK(first_slot + slots[i] < no_slot);
+        classes_.push_back({address, size_classes[i].slot_bytes, static_cast<SlotIndex>(first_slot)});
+        address += size_classes[i].slot_bytes * slots[i];
+        first_slot += slots[i];
+    }
+}
+
+Arena::~Arena() { ::munmap(base_, bytes_); }
+
+} // namespace larder

@@ -1,0 +1,316 @@
+#include "store/batch.h"
+
+#include "base/check.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace larder {
+
+ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader)
+    : sources_(layout), arena_(layout.size_classes, slots), table_(layout.n_slice, slots), uses_(table_.slots()),
+      class_demand_(slots.size()), reader_(reader), ready_order_(sources_.slices_of_tensor_max()) {
+    queue_.reserve(sources_.slices_of_tensor_max());
+    demanded_.reserve(sources_.slices_of_tensor_max());
+    following_.reserve(sources_.slices_of_layer_max());
+    started_.reserve(sources_.slices_of_tensor_max() + sources_.slices_of_layer_max());
+}
+
+// The disk still writes into the arena until the last read has come back.
+ExpertStore::Impl::~Impl() {
+    std::unique_lock lock(mutex_);
+    LARDER_CHECK(!batch_open_);
+    while (table_.reading() > 0) {
+        poll_blocking(lock);
+    }
+}
+
+// --- the life of a batch ---
+
+void ExpertStore::Impl::begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following,
+                              bool first_of_layer) {
+    const std::lock_guard lock(mutex_);
+    open_batch(demanded);
+    LARDER_CHECK(following.size() <= sources_.slices_of_layer_max());
+    poll_finished();
+    if (first_of_layer) {
+        count_accesses(following);
+    }
+    claim_demanded();
+    select_following(following);
+    start_queued();
+    start_following();
+    submit_started();
+}
+
+const ReadySlice *ExpertStore::Impl::wait(uint32_t position) {
+    if (position < n_ready_.load(std::memory_order_acquire)) [[likely]] {
+        return &ready_order_[position];
+    }
+    return position < demanded_.size() ? wait_for_read(position) : nullptr;
+}
+
+// Needs the lock only where a slot is wanted for another slice. While reads are under way it reaps what has arrived if
+// that costs no waiting, so that a reader with a bounded depth goes on while all threads compute.
+void ExpertStore::Impl::release(uint32_t position) {
+    const bool slot_wanted = n_queued_.load(std::memory_order_relaxed) > 0;
+    if (!slot_wanted && n_ready_.load(std::memory_order_relaxed) == demanded_.size()) {
+        return;
+    }
+    std::unique_lock lock(mutex_, std::defer_lock);
+    if (slot_wanted) {
+        lock.lock();
+        table_.unneed(table_.find(ready_order_[position].slice));
+    } else if (!lock.try_lock()) {
+        return;
+    }
+    if (polling_) {
+        return; // the poller goes through the queue when it returns
+    }
+    const bool finished = poll_finished();
+    const bool started = start_queued();
+    submit_started();
+    if (finished || started) {
+        progress_.notify_all();
+    }
+}
+
+// Slices that fail to be ready by now (the batch failed, or its user gave up) stay in flight and become ordinary ones.
+void ExpertStore::Impl::end() {
+    const std::lock_guard lock(mutex_);
+    LARDER_CHECK(batch_open_ && !polling_);
+    for (const SliceIndex slice : demanded_) {
+        const SlotIndex slot = table_.find(slice);
+        if (slot != no_slot && table_.needed(slot)) {
+            table_.unneed(slot);
+        }
+    }
+    LARDER_CHECK(table_.needed() == 0);
+    drop_queue();
+    demanded_.clear();
+    n_ready_.store(0, std::memory_order_relaxed);
+    batch_open_ = false;
+}
+
+std::optional<Error> ExpertStore::Impl::take_error() {
+    const std::lock_guard lock(mutex_);
+    failed_.store(false, std::memory_order_release);
+    return std::exchange(error_, std::nullopt);
+}
+
+bool ExpertStore::Impl::resident(SliceIndex slice) const {
+    const std::lock_guard lock(mutex_);
+    return table_.ready(slice);
+}
+
+// --- beginning ---
+
+void ExpertStore::Impl::open_batch(std::span<const SliceIndex> demanded) {
+    LARDER_CHECK(!batch_open_ && !polling_ && table_.needed() == 0);
+    LARDER_CHECK(demanded.size() <= sources_.slices_of_tensor_max());
+    batch_open_ = true;
+    batch_failed_ = false;
+    demanded_.assign(demanded.begin(), demanded.end());
+}
+
+void ExpertStore::Impl::count_accesses(std::span<const SliceIndex> following) {
+    const size_t n = demanded_.size();
+    LARDER_CHECK(n == 0 ? following.empty() : following.size() % n == 0);
+    uint64_t hits = 0;
+    for (size_t i = 0; i < n; ++i) {
+        bool ready = table_.ready(demanded_[i]);
+        for (size_t j = i; ready && j < following.size(); j += n) {
+            ready = table_.ready(following[j]);
+        }
+        hits += ready ? 1 : 0;
+    }
+    counters_.expert_hits.add(hits);
+    counters_.expert_misses.add(n - hits);
+}
+
+// Pins what is ready, marks what is being read, queues the rest. Only after this may a victim be chosen.
+void ExpertStore::Impl::claim_demanded() {
+    for (uint32_t position = 0; position < demanded_.size(); ++position) {
+        const SliceIndex slice = demanded_[position];
+        const SlotIndex slot = table_.find(slice);
+        if (slot == no_slot) {
+            queue_.push_back({slice, position});
+            continue;
+        }
+        table_.need(slot);
+        uses_[slot].demanded_position = position;
+        if (table_.state(slot) == SlotState::ready) {
+            append_ready(slot);
+        }
+    }
+    std::ranges::sort(queue_, {}, &Queued::slice); // slices of one tensor are numbered as they lie in the file
+}
+
+// Those that are present become the most recently used, so that the layer's own reads evict them last.
+void ExpertStore::Impl::select_following(std::span<const SliceIndex> following) {
+    following_.clear();
+    std::ranges::fill(class_demand_, ClassDemand{});
+    const auto fits = [&](SliceIndex slice) {
+        const uint32_t size_class = sources_.size_class(slice);
+        return class_demand_[size_class].slices <= table_.slots(size_class);
+    };
+    for (const SliceIndex slice : demanded_) {
+        ++class_demand_[sources_.size_class(slice)].slices;
+    }
+    for (const SliceIndex slice : following) {
+        ++class_demand_[sources_.size_class(slice)].slices;
+    }
+    for (const SliceIndex slice : following) {
+        if (fits(slice) && table_.find(slice) == no_slot) {
+            following_.push_back(slice);
+        }
+    }
+    if (queue_.empty() && following_.empty()) {
+        return; // nothing will be evicted
+    }
+    for (const SliceIndex slice : following) {
+        if (fits(slice) && table_.ready(slice)) {
+            table_.touch(table_.find(slice));
+            ++class_demand_[sources_.size_class(slice)].present;
+        }
+    }
+    std::ranges::sort(following_);
+}
+
+bool ExpertStore::Impl::start_queued() {
+    const size_t first = queue_next_;
+    for (; queue_next_ < queue_.size(); ++queue_next_) {
+        const Queued &next = queue_[queue_next_];
+        const SlotTable::Acquired acquired = table_.acquire(sources_.size_class(next.slice), next.slice);
+        if (acquired.slot == no_slot) {
+            break;
+        }
+        table_.need(acquired.slot);
+        uses_[acquired.slot].demanded_position = next.demanded_position;
+        start_read(acquired, next.slice);
+    }
+    n_queued_.store(static_cast<uint32_t>(queue_.size() - queue_next_), std::memory_order_relaxed);
+    return queue_next_ > first;
+}
+
+void ExpertStore::Impl::start_following() {
+    for (const SliceIndex slice : following_) {
+        const uint32_t size_class = sources_.size_class(slice);
+        if (table_.available(size_class) <= class_demand_[size_class].present) {
+            continue; // the next victim would be another slice of this layer
+        }
+        start_read(table_.acquire(size_class, slice), slice);
+    }
+}
+
+void ExpertStore::Impl::start_read(SlotTable::Acquired acquired, SliceIndex slice) {
+    LARDER_CHECK(acquired.slot != no_slot);
+    counters_.evictions.add(acquired.evicted ? 1 : 0);
+    char *const memory = arena_.address(acquired.slot, sources_.size_class(slice));
+    uses_[acquired.slot].data = memory + sources_.skew(slice);
+    started_.push_back(sources_.request(slice, memory, acquired.slot));
+}
+
+void ExpertStore::Impl::submit_started() {
+    if (!started_.empty()) {
+        reader_.submit(started_);
+        started_.clear();
+    }
+}
+
+void ExpertStore::Impl::drop_queue() {
+    queue_.clear();
+    queue_next_ = 0;
+    n_queued_.store(0, std::memory_order_relaxed);
+}
+
+// --- waiting, and what has been read ---
+
+const ReadySlice *ExpertStore::Impl::wait_for_read(uint32_t position) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        if (position < n_ready_.load(std::memory_order_relaxed)) {
+            return &ready_order_[position];
+        }
+        if (batch_failed_) {
+            return nullptr;
+        }
+        if (polling_ || table_.reading() == 0) {
+            progress_.wait(lock);
+        } else {
+            poll_blocking(lock);
+        }
+    }
+}
+
+void ExpertStore::Impl::poll_blocking(std::unique_lock<std::mutex> &lock) {
+    using Clock = std::chrono::steady_clock;
+    polling_ = true;
+    lock.unlock();
+    const Clock::time_point blocked_from = Clock::now();
+    const size_t count = reader_.poll(results_, true);
+    const auto blocked_for = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - blocked_from);
+    lock.lock();
+    polling_ = false;
+    counters_.stall_us.add(static_cast<uint64_t>(blocked_for.count()));
+    for (size_t i = 0; i < count; ++i) {
+        finish(results_[i]);
+    }
+    start_queued();
+    submit_started();
+    progress_.notify_all(); // also for the sake of who takes over the polling
+}
+
+bool ExpertStore::Impl::poll_finished() {
+    bool any = false;
+    size_t count = results_.size();
+    while (count == results_.size() && table_.reading() > 0) {
+        count = reader_.poll(results_, false);
+        for (size_t i = 0; i < count; ++i) {
+            finish(results_[i]);
+        }
+        any = any || count > 0;
+    }
+    return any;
+}
+
+void ExpertStore::Impl::finish(const ReadResult &result) {
+    LARDER_CHECK(result.tag < table_.slots());
+    const auto slot = static_cast<SlotIndex>(result.tag);
+    const bool needed = table_.needed(slot);
+    if (result.error != 0) {
+        const SliceIndex slice = table_.slice(slot);
+        counters_.read_errors.add(1);
+        table_.abandon(slot);
+        if (needed) {
+            fail(slice, result.error);
+        }
+        return;
+    }
+    counters_.slice_reads.add(1);
+    counters_.bytes_read.add(result.bytes_read);
+    table_.publish(slot);
+    if (needed && !batch_failed_) {
+        append_ready(slot);
+    }
+}
+
+void ExpertStore::Impl::append_ready(SlotIndex slot) {
+    const uint32_t n = n_ready_.load(std::memory_order_relaxed);
+    LARDER_CHECK(n < demanded_.size() && table_.state(slot) == SlotState::ready && table_.needed(slot));
+    ready_order_[n] = {table_.slice(slot), uses_[slot].data, uses_[slot].demanded_position};
+    n_ready_.store(n + 1, std::memory_order_release);
+}
+
+// n_ready_ stays where it is from here on: threads see the batch end at the same place, or earlier.
+void ExpertStore::Impl::fail(SliceIndex slice, int errno_value) {
+    if (!error_) {
+        error_ = sources_.read_error(slice, errno_value);
+    }
+    failed_.store(true, std::memory_order_release);
+    batch_failed_ = true;
+    drop_queue();
+}
+
+} // namespace larder

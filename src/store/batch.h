@@ -1,0 +1,119 @@
+// batch.h — one batch at work: which of its slices are ready, being read, or still without a slot. The body of
+// ExpertStore.
+//
+// Threads and locks
+//   mutex_ guards the slot table, the queue and the right to use the reader. Nobody holds it while blocked on the disk:
+//   the thread that has nothing to compute becomes *the poller* (polling_, set and cleared under mutex_), lets go of
+//   the mutex and blocks in Reader::poll(). As long as there is a poller nobody else touches the reader, which is all
+//   that io.h asks for; slots released meanwhile are evictable at once, and the poller hands them on when it returns.
+//
+//   n_ready_ is the one word between publisher and users: ready_order_[i] and the bytes it points to are written before
+//   n_ready_ becomes i + 1 (release); who sees i < n_ready_ (acquire) may read both without a lock. Entries never
+//   change until the next begin().
+//
+//   Sleepers on progress_ wait for one of: their position is ready, the batch has failed, or there are reads in flight
+//   and no poller. Whoever makes one of these true holds mutex_ and notifies all: the poller whenever it returns, and
+//   release() when it has published or started something. With nothing in flight and every slot pinned, the next
+//   release() is what wakes them; so a thread must not wait for a slice while it alone holds back the release of
+//   another.
+#pragma once
+
+#include "store/arena.h"
+#include "store/counters.h"
+#include "store/slice_sources.h"
+#include "store/slot_table.h"
+#include "store/store.h"
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+namespace larder {
+
+class ExpertStore::Impl {
+  public:
+    Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader);
+    ~Impl();
+    Impl(const Impl &) = delete;
+    Impl &operator=(const Impl &) = delete;
+
+    void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer);
+    const ReadySlice *wait(uint32_t position);
+    void release(uint32_t position);
+    void end();
+
+    std::optional<Error> take_error();
+    [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
+    [[nodiscard]] StoreStats stats() const { return counters_.snapshot(arena_.bytes()); }
+    [[nodiscard]] bool resident(SliceIndex slice) const;
+
+  private:
+    // Of those below, wait_for_read() takes mutex_; all others are called with it held and with no poller.
+    const ReadySlice *wait_for_read(uint32_t position);
+    void poll_blocking(std::unique_lock<std::mutex> &lock);
+    bool poll_finished(); // true if anything had
+    void finish(const ReadResult &result);
+    void append_ready(SlotIndex slot);
+    void fail(SliceIndex slice, int errno_value);
+
+    void open_batch(std::span<const SliceIndex> demanded);
+    void count_accesses(std::span<const SliceIndex> following);
+    void claim_demanded();
+    void select_following(std::span<const SliceIndex> following);
+    bool start_queued(); // true if a read was started
+    void start_following();
+    void start_read(SlotTable::Acquired acquired, SliceIndex slice);
+    void submit_started();
+    void drop_queue();
+
+    struct SlotUse {
+        const char *data = nullptr;     // the first byte of its slice
+        uint32_t demanded_position = 0; // while needed
+    };
+    struct Queued {
+        SliceIndex slice = 0;
+        uint32_t demanded_position = 0;
+    };
+    struct ClassDemand { // what a layer asks of one size class
+        uint32_t slices = 0;
+        uint32_t present = 0; // slices of `following` in slots that may be evicted
+    };
+
+    // Immutable after construction.
+    const SliceSources sources_;
+    const Arena arena_;
+
+    Counters counters_;
+    mutable std::mutex mutex_;
+    std::condition_variable progress_;
+
+    // Guarded by mutex_.
+    SlotTable table_;
+    std::vector<SlotUse> uses_; // by slot
+    bool polling_ = false;
+    bool batch_open_ = false;
+    bool batch_failed_ = false;
+    std::optional<Error> error_;
+    std::vector<Queued> queue_;             // absent demanded slices in file order
+    size_t queue_next_ = 0;                 // from here on they have no slot yet
+    std::vector<SliceIndex> following_;     // absent following slices that may be started
+    std::vector<ClassDemand> class_demand_; // by size class
+    std::vector<ReadRequest> started_;      // to be submitted
+
+    // Used by the poller, and under mutex_ when there is none.
+    Reader &reader_;
+    std::array<ReadResult, 64> results_;
+
+    // Written by begin() and end(), read by all between them.
+    std::vector<SliceIndex> demanded_;
+
+    // Shared without a lock, as told above.
+    std::vector<ReadySlice> ready_order_;
+    std::atomic<uint32_t> n_ready_{0};
+    // How many are queued without a slot. It only falls during a batch, so a release() that reads 0 needs no lock.
+    std::atomic<uint32_t> n_queued_{0};
+    std::atomic<bool> failed_{false};
+};
+
+} // namespace larder

@@ -1,0 +1,60 @@
+// slice_sources.h — where each slice lies on disk, and how it is read into a slot.
+//
+// A copy of the few facts of the layout that reading needs, by slice: 16 bytes each.
+//
+// Threads: immutable after construction.
+#pragma once
+
+#include "base/error.h"
+#include "io/io.h"
+#include "layout/layout.h"
+#include "store/store.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace larder {
+
+class SliceSources {
+  public:
+    explicit SliceSources(const ModelLayout &layout);
+
+    [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(sources_.size()); }
+    [[nodiscard]] uint32_t size_class(SliceIndex slice) const { return tensor_of(slice).size_class; }
+    // Most slices a batch can have: the experts of the tensor that has most, and with those that follow, of the layer.
+    [[nodiscard]] uint32_t slices_of_tensor_max() const { return slices_of_tensor_max_; }
+    [[nodiscard]] uint32_t slices_of_layer_max() const { return slices_of_layer_max_; }
+
+    // The slice's window, read into the slot at `into`.
+    [[nodiscard]] ReadRequest request(SliceIndex slice, char *into, uint64_t tag) const;
+    // Where the slice begins inside its window.
+    [[nodiscard]] uint64_t skew(SliceIndex slice) const;
+    // What a failed read of the slice means to the user.
+    [[nodiscard]] Error read_error(SliceIndex slice, int errno_value) const;
+
+  private:
+    struct Tensor {
+        uint64_t slice_bytes = 0;
+        uint32_t size_class = 0;
+        uint32_t first_slice = 0;
+        uint32_t layer = 0;
+        Projection projection = Projection::gate;
+    };
+    struct Source {
+        uint64_t offset = 0;
+        uint32_t file = 0;
+        uint32_t tensor = 0; // index into tensors_
+    };
+
+    [[nodiscard]] const Tensor &tensor_of(SliceIndex slice) const { return tensors_[sources_[slice].tensor]; }
+    [[nodiscard]] Extent extent(SliceIndex slice) const;
+
+    std::vector<std::string> files_;
+    std::vector<Tensor> tensors_;
+    std::vector<Source> sources_; // by slice
+    uint32_t slices_of_tensor_max_ = 0;
+    uint32_t slices_of_layer_max_ = 0;
+};
+
+} // namespace larder

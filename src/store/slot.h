@@ -1,0 +1,11 @@
+// slot.h — how slots are numbered.
+#pragma once
+
+#include <cstdint>
+
+namespace larder {
+
+using SlotIndex = uint32_t; // through all size classes, those of class 0 first
+inline constexpr SlotIndex no_slot = UINT32_MAX;
+
+} // namespace larder

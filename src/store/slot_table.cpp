@@ -1,0 +1,146 @@
+#include "store/slot_table.h"
+
+#include "base/check.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace larder {
+namespace {
+
+uint32_t total(std::span<const uint64_t> slots_of_class) {
+    const uint64_t sum = std::accumulate(slots_of_class.begin(), slots_of_class.end(), uint64_t{0});
+    LARDER_CHECK(sum < no_slot - slots_of_class.size());
+    return static_cast<uint32_t>(sum);
+}
+
+} // namespace
+
+SlotTable::SlotTable(uint32_t slices, std::span<const uint64_t> slots_of_class)
+    : slots_(total(slots_of_class)), slot_of_(slices, no_slot), classes_(slots_of_class.size()),
+      evictable_(static_cast<uint32_t>(slots_.size()), static_cast<uint32_t>(slots_of_class.size())) {
+    SlotIndex first = 0;
+    for (uint32_t size_class = 0; size_class < classes_.size(); ++size_class) {
+        Class &c = classes_[size_class];
+        c.slots = static_cast<uint32_t>(slots_of_class[size_class]);
+        c.free.resize(c.slots);
+        // Handed out from the back: the lowest first, so that the arena fills from its start.
+        std::iota(c.free.rbegin(), c.free.rend(), first);
+        for (const SlotIndex slot : c.free) {
+            slots_[slot].size_class = size_class;
+        }
+        first += c.slots;
+    }
+}
+
+bool SlotTable::ready(SliceIndex slice) const {
+    const SlotIndex slot = slot_of_[slice];
+    return slot != no_slot && slots_[slot].state == SlotState::ready;
+}
+
+SlotTable::Acquired SlotTable::acquire(uint32_t size_class, SliceIndex slice) {
+    LARDER_CHECK(slot_of_[slice] == no_slot);
+    Acquired result;
+    Class &c = classes_[size_class];
+    if (!c.free.empty()) {
+        result.slot = c.free.back();
+        c.free.pop_back();
+    } else {
+        result.slot = evictable_.victim(size_class);
+        if (result.slot == no_slot) {
+            return result;
+        }
+        evictable_.remove(size_class, result.slot);
+        slot_of_[slots_[result.slot].slice] = no_slot;
+        result.evicted = true;
+    }
+    Slot &slot = slots_[result.slot];
+    LARDER_CHECK(slot.state != SlotState::reading && !slot.needed && slot.size_class == size_class);
+    slot.slice = slice;
+    slot.state = SlotState::reading;
+    slot_of_[slice] = result.slot;
+    ++reading_;
+    return result;
+}
+
+void SlotTable::publish(SlotIndex index) {
+    Slot &slot = slots_[index];
+    LARDER_CHECK(slot.state == SlotState::reading && slot_of_[slot.slice] == index);
+    slot.state = SlotState::ready;
+    --reading_;
+    if (!slot.needed) {
+        evictable_.push_recent(slot.size_class, index);
+    }
+}
+
+void SlotTable::abandon(SlotIndex index) {
+    Slot &slot = slots_[index];
+    LARDER_CHECK(slot.state == SlotState::reading && slot_of_[slot.slice] == index);
+    slot_of_[slot.slice] = no_slot;
+    needed_ -= slot.needed ? 1 : 0;
+    --reading_;
+    slot.slice = no_slice;
+    slot.state = SlotState::free;
+    slot.needed = false;
+    classes_[slot.size_class].free.push_back(index);
+}
+
+void SlotTable::need(SlotIndex index) {
+    Slot &slot = slots_[index];
+    LARDER_CHECK(slot.state != SlotState::free && !slot.needed);
+    if (slot.state == SlotState::ready) {
+        evictable_.remove(slot.size_class, index);
+    }
+    slot.needed = true;
+    ++needed_;
+}
+
+void SlotTable::unneed(SlotIndex index) {
+    Slot &slot = slots_[index];
+    LARDER_CHECK(slot.needed);
+    if (slot.state == SlotState::ready) {
+        evictable_.push_recent(slot.size_class, index);
+    }
+    slot.needed = false;
+    --needed_;
+}
+
+void SlotTable::touch(SlotIndex index) {
+    const uint32_t size_class = slots_[index].size_class;
+    evictable_.remove(size_class, index);
+    evictable_.push_recent(size_class, index);
+}
+
+uint32_t SlotTable::available(uint32_t size_class) const {
+    return static_cast<uint32_t>(classes_[size_class].free.size()) + evictable_.size(size_class);
+}
+
+void SlotTable::check_invariants() const {
+    uint32_t reading = 0;
+    uint32_t needed = 0;
+    std::vector<uint32_t> free(classes_.size(), 0);
+    std::vector<uint32_t> evictable(classes_.size(), 0);
+    for (SlotIndex index = 0; index < slots_.size(); ++index) {
+        const Slot &slot = slots_[index];
+        const bool may_go = slot.state == SlotState::ready && !slot.needed;
+        LARDER_CHECK((slot.state == SlotState::free) == (slot.slice == no_slice));
+        LARDER_CHECK(slot.slice == no_slice || slot_of_[slot.slice] == index);
+        LARDER_CHECK(!(slot.needed && slot.state == SlotState::free));
+        LARDER_CHECK(evictable_.contains(index) == may_go);
+        reading += slot.state == SlotState::reading ? 1 : 0;
+        needed += slot.needed ? 1 : 0;
+        free[slot.size_class] += slot.state == SlotState::free ? 1 : 0;
+        evictable[slot.size_class] += may_go ? 1 : 0;
+    }
+    LARDER_CHECK(reading == reading_ && needed == needed_);
+    for (uint32_t size_class = 0; size_class < classes_.size(); ++size_class) {
+        const std::vector<SlotIndex> &list = classes_[size_class].free;
+        LARDER_CHECK(list.size() == free[size_class] && evictable_.size(size_class) == evictable[size_class]);
+        LARDER_CHECK(std::ranges::all_of(list, [&](SlotIndex slot) { return slots_[slot].state == SlotState::free; }));
+    }
+    for (SliceIndex slice = 0; slice < slot_of_.size(); ++slice) {
+        LARDER_CHECK(slot_of_[slice] == no_slot || slots_[slot_of_[slice]].slice == slice);
+    }
+}
+
+} // namespace larder

@@ -1,0 +1,88 @@
+// All memory is allocated in the constructor.
+#include "store_fixture.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+#include <numeric>
+
+// The sanitizers bring their own operator new; there the count stays 0 and the test proves nothing, elsewhere it does.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define LARDER_COUNTS_ALLOCATIONS 1
+#endif
+
+namespace larder::test {
+namespace {
+
+std::atomic<uint64_t> allocations{0};
+
+// Completes every request when it is polled. The bytes do not matter here.
+class InstantReader : public Reader {
+  public:
+    InstantReader() { pending_.reserve(1024); }
+    void submit(std::span<const ReadRequest> requests) override {
+        pending_.insert(pending_.end(), requests.begin(), requests.end());
+    }
+    size_t poll(std::span<ReadResult> results, bool) override {
+        const size_t count = std::min(results.size(), pending_.size());
+        for (size_t i = 0; i < count; ++i) {
+            results[i] = {pending_.back().tag, 0, pending_.back().bytes};
+            pending_.pop_back();
+        }
+        return count;
+    }
+    [[nodiscard]] size_t in_flight() const override { return pending_.size(); }
+    [[nodiscard]] const ReaderInfo &info() const override { return info_; }
+
+  private:
+    std::vector<ReadRequest> pending_;
+    ReaderInfo info_;
+};
+
+TEST(Allocation, HappensOnlyInTheConstructor) {
+    const ModelLayout layout = make_layout(4, 32, 4);
+    InstantReader reader;
+    ExpertStore store(layout, std::vector<uint64_t>{12, 7}, reader);
+    std::vector<SliceIndex> demanded;
+    std::vector<SliceIndex> following;
+    demanded.reserve(32);
+    following.reserve(64);
+
+    const uint64_t before = allocations;
+    for (uint32_t round = 0; round < 3; ++round) {
+        for (size_t i = 0; i < layout.expert_tensors.size(); i += 3) {
+            const uint32_t count = round == 0 ? 4 : 32;
+            demanded.resize(count);
+            following.resize(2 * count);
+            std::iota(demanded.begin(), demanded.end(), layout.expert_tensors[i].first_slice);
+            std::iota(following.begin(), following.begin() + count, layout.expert_tensors[i + 1].first_slice);
+            std::iota(following.begin() + count, following.end(), layout.expert_tensors[i + 2].first_slice);
+            store.begin(demanded, following, true);
+            for (uint32_t position = 0; store.wait(position) != nullptr; ++position) {
+                store.release(position);
+            }
+            store.end();
+        }
+    }
+    EXPECT_EQ(allocations, before);
+    EXPECT_GT(store.stats().evictions, 0U);
+#ifdef LARDER_COUNTS_ALLOCATIONS
+    EXPECT_GT(before, 0U) << "the count counts";
+#endif
+}
+
+} // namespace
+} // namespace larder::test
+
+#ifdef LARDER_COUNTS_ALLOCATIONS
+void *operator new(size_t bytes) {
+    ++larder::test::allocations;
+    if (void *memory = std::malloc(bytes)) {
+        return memory;
+    }
+    throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+#endif

@@ -1,0 +1,227 @@
+// What stays in RAM, what goes, and what is read.
+#include "store_fixture.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+namespace larder::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+using testing::UnorderedElementsAreArray;
+
+using enum Projection;
+
+StoreOnSim make_store(uint64_t small_slots, uint64_t large_slots, SimOptions options = {}) {
+    return {make_layout(4, 8, 2), {small_slots, large_slots}, options};
+}
+
+TEST(Residency, EachAbsentSliceIsReadOnce) {
+    StoreOnSim store = make_store(8, 4);
+    const auto demanded = store.slices(0, up, {5, 1, 6});
+    EXPECT_THAT(store.run(demanded), UnorderedElementsAreArray(demanded));
+    for (const SliceIndex slice : demanded) {
+        EXPECT_EQ(store.reads_of(slice), 1U);
+    }
+    EXPECT_EQ(store->stats().slice_reads, 3U);
+    EXPECT_TRUE(store.resident(demanded));
+}
+
+TEST(Residency, HitsNeedNoRead) {
+    StoreOnSim store = make_store(8, 4);
+    const auto demanded = store.slices(1, gate, {7, 0, 3});
+    store.run(demanded);
+    store.disk.forget_requests();
+    EXPECT_THAT(store.run(demanded), ElementsAreArray(demanded)) << "ready ones come in the order demanded";
+    EXPECT_EQ(store.disk.request_count(), 0U);
+}
+
+TEST(Residency, MissingSlicesAreAskedForInOneCallAndInFileOrder) {
+    StoreOnSim store = make_store(8, 4);
+    store.run(store.slices(0, up, {4}));
+    store.disk.forget_requests();
+    store.run(store.slices(0, up, {7, 4, 0, 2}));
+    EXPECT_EQ(store.disk.submit_calls(), 1U);
+    std::vector<uint64_t> offsets;
+    for (const ReadRequest &request : store.disk.requests()) {
+        offsets.push_back(request.offset);
+    }
+    EXPECT_EQ(offsets.size(), 3U);
+    EXPECT_TRUE(std::ranges::is_sorted(offsets));
+}
+
+TEST(Residency, ReadySlicesComeBeforeThoseStillRead) {
+    StoreOnSim store = make_store(8, 4);
+    store.run(store.slices(0, up, {2, 5}));
+    const auto order = store.run(store.slices(0, up, {0, 5, 1, 2}));
+    ASSERT_EQ(order.size(), 4U);
+    EXPECT_EQ(order[0], store.slice(0, up, 5));
+    EXPECT_EQ(order[1], store.slice(0, up, 2));
+}
+
+TEST(Residency, ASliceIsPublishedOnlyAfterItsReadCompleted) {
+    StoreOnSim store = make_store(8, 4, {.in_order = true});
+    const auto demanded = store.slices(0, up, {1, 2});
+    store.disk.hold();
+    store->begin(demanded, {}, true);
+    EXPECT_FALSE(store->resident(demanded[0]));
+
+    std::atomic<uint32_t> seen{0};
+    std::thread user([&] {
+        while (const ReadySlice *ready = store->wait(seen)) {
+            EXPECT_TRUE(store.holds_its_bytes(*ready));
+            ++seen;
+        }
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(seen, 0U);
+    store.disk.let(1);
+    while (seen < 1) {
+        std::this_thread::yield();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(seen, 1U);
+    EXPECT_TRUE(store->resident(demanded[0]));
+    EXPECT_FALSE(store->resident(demanded[1]));
+    store.disk.resume();
+    user.join();
+    store->end();
+    EXPECT_EQ(seen, 2U);
+    EXPECT_GE(store->stats().stall_us, 20'000U);
+}
+
+TEST(Residency, TheLeastRecentlyUsedSliceGoesAcrossLayers) {
+    StoreOnSim store = make_store(4, 4);
+    const auto layer0 = store.slices(0, up, {0, 1});
+    const auto layer1 = store.slices(1, up, {0, 1});
+    store.run(layer0);
+    store.run(layer1);
+    store.run({layer0[0]}); // now layer0[1] is the oldest
+    store.run(store.slices(2, up, {3}));
+    EXPECT_FALSE(store->resident(layer0[1]));
+    EXPECT_TRUE(store.resident({layer0[0], layer1[0], layer1[1]}));
+    store.run(store.slices(3, up, {3}));
+    EXPECT_FALSE(store->resident(layer1[0]));
+    EXPECT_TRUE(store.resident({layer0[0], layer1[1]}));
+    EXPECT_EQ(store->stats().evictions, 2U);
+}
+
+TEST(Residency, WhatTheBatchStillNeedsIsNeverEvicted) {
+    StoreOnSim store = make_store(4, 4);
+    store.run(store.slices(0, up, {0, 1, 2, 3}));
+    // The oldest of all are demanded again, last, beside two that need slots.
+    const auto demanded = store.slices(0, up, {6, 7, 1, 0});
+    store.disk.forget_requests();
+    EXPECT_EQ(store.run(demanded).size(), 4U);
+    EXPECT_EQ(store.disk.request_count(), 2U);
+    EXPECT_TRUE(store.resident(demanded));
+}
+
+TEST(Residency, APinnedSliceKeepsItsBytesWhileOthersStreamPast) {
+    StoreOnSim store = make_store(3, 4);
+    const auto demanded = store.slices(0, up, {0, 1, 2, 3, 4, 5, 6, 7});
+    store->begin(demanded, {}, true);
+    const ReadySlice pinned = *store->wait(0);
+    for (uint32_t position = 1; position < demanded.size(); ++position) {
+        ASSERT_NE(store->wait(position), nullptr);
+        store->release(position);
+        ASSERT_TRUE(store.holds_its_bytes(pinned));
+    }
+    store->release(0);
+    store->end();
+    EXPECT_EQ(store->stats().slice_reads, 8U);
+}
+
+TEST(Residency, SizeClassesDoNotDisturbEachOther) {
+    StoreOnSim store = make_store(4, 2);
+    const auto large = store.slices(0, down, {2, 3});
+    store.run(large);
+    for (uint32_t layer = 0; layer < 4; ++layer) {
+        store.run(store.slices(layer, gate, {0, 1, 2, 3, 4, 5, 6, 7}));
+    }
+    EXPECT_TRUE(store.resident(large));
+    const auto small = store.slices(3, gate, {6, 7});
+    store.run(small);
+    store.run(store.slices(2, down, {0, 1, 2, 3, 4, 5, 6, 7}));
+    EXPECT_TRUE(store.resident(small));
+    EXPECT_FALSE(store.resident(large));
+}
+
+TEST(Residency, AnArenaOfExactlyOneTokensSlicesHoldsThem) {
+    const ModelLayout layout = make_layout(4, 8, 2);
+    StoreOnSim store(layout, {layout.size_classes[0].n_slices_per_token, layout.size_classes[1].n_slices_per_token});
+    const auto token = [&] {
+        for (uint32_t layer = 0; layer < 4; ++layer) {
+            for (const Projection projection : {up, gate, down}) {
+                EXPECT_EQ(store.run(store.slices(layer, projection, {layer, layer + 3})).size(), 2U);
+            }
+        }
+    };
+    token();
+    const uint64_t reads = store.disk.request_count();
+    EXPECT_EQ(reads, 4U * 3U * 2U);
+    token();
+    EXPECT_EQ(store.disk.request_count(), reads) << "the same token again needs no read";
+    EXPECT_EQ(store->stats().evictions, 0U);
+}
+
+TEST(Residency, AWindowThatReachesPastTheEndOfTheFileIsNoError) {
+    ModelLayout layout = make_layout(1, 8, 2);
+    const SimOptions options{.file_bytes = layout.file_bytes[0]};
+    StoreOnSim store(std::move(layout), {4, 4}, options);
+    const SliceIndex last = store.slice(0, down, 7);
+    EXPECT_THAT(store.run({last}), ElementsAre(last));
+    EXPECT_FALSE(store->failed());
+}
+
+TEST(Residency, BytesReadAreWholeWindows) {
+    StoreOnSim store = make_store(8, 4);
+    const auto demanded = store.slices(1, up, {3, 4});
+    store.run(demanded);
+    uint64_t windows = 0;
+    for (const SliceIndex slice : demanded) {
+        windows += window_of(store.extent(slice)).bytes;
+    }
+    EXPECT_EQ(store->stats().bytes_read, windows);
+}
+
+TEST(Residency, AnEmptyBatchIsNoTrouble) {
+    StoreOnSim store = make_store(2, 2);
+    EXPECT_TRUE(store.run({}, {}, true).empty());
+    EXPECT_EQ(store.disk.request_count(), 0U);
+}
+
+TEST(Residency, TheDestructorWaitsForReadsInFlight) {
+    SimReader disk;
+    disk.hold();
+    std::thread later;
+    {
+        const ModelLayout layout = make_layout(2, 8, 2);
+        ExpertStore store(layout, std::vector<uint64_t>{8, 8}, disk);
+        store.begin(std::vector<SliceIndex>{0, 1, 2}, {}, true);
+        store.end();
+        later = std::thread([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            disk.resume();
+        });
+    }
+    EXPECT_EQ(disk.in_flight(), 0U);
+    later.join();
+}
+
+TEST(ResidencyDeathTest, MisuseStopsTheProcess) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    StoreOnSim store = make_store(4, 4);
+    EXPECT_DEATH(store.run(store.slices(0, up, {1, 1})), "internal error");
+    EXPECT_DEATH(store->end(), "batch_open_");
+    const auto nested = [&] {
+        store->begin({}, {}, false);
+        store->begin({}, {}, false);
+    };
+    EXPECT_DEATH(nested(), "batch_open_");
+}
+
+} // namespace
+} // namespace larder::test

@@ -1,0 +1,202 @@
+// The parts of the store that know neither bytes nor threads: the arena's addresses, the eviction order, the slot
+// table.
+#include "base/check.h"
+#include "layout/layout.h"
+#include "store/arena.h"
+#include "store/eviction.h"
+#include "store/slot_table.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+
+namespace larder {
+namespace {
+
+TEST(Arena, SlotsAreAlignedAndApartAndWritable) {
+    const std::vector<SizeClass> classes = {{.slot_bytes = 8192, .n_slices = 9}, {.slot_bytes = 12288, .n_slices = 9}};
+    const std::vector<uint64_t> slots = {5, 3};
+    const Arena arena(classes, slots);
+    EXPECT_EQ(arena.bytes(), 5U * 8192 + 3U * 12288);
+    char *expected = arena.address(0, 0);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(expected) % (2U << 20), 0U);
+    for (SlotIndex slot = 0; slot < 8; ++slot) {
+        const uint32_t size_class = slot < 5 ? 0 : 1;
+        char *const address = arena.address(slot, size_class);
+        EXPECT_EQ(address, expected);
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(address) % direct_io_alignment, 0U);
+        std::fill_n(address, classes[size_class].slot_bytes, 'x');
+        expected += classes[size_class].slot_bytes;
+    }
+}
+
+TEST(Arena, ThatCannotBeMappedSaysHowMuchItWanted) {
+    const std::vector<SizeClass> classes = {{.slot_bytes = uint64_t{1} << 50, .n_slices = 9}};
+    try {
+        const Arena arena(classes, std::vector<uint64_t>{64});
+        FAIL() << "mapped 64 PiB";
+    } catch (const Error &error) {
+        EXPECT_EQ(error.kind(), ErrorKind::io);
+        EXPECT_NE(error.message().find("arena"), std::string::npos);
+    }
+}
+
+TEST(LruOrder, GivesTheOldestOfEachClass) {
+    LruOrder order(6, 2);
+    EXPECT_EQ(order.victim(0), no_slot);
+    for (const SlotIndex slot : {2U, 0U, 1U}) {
+        order.push_recent(0, slot);
+    }
+    order.push_recent(1, 5);
+    EXPECT_EQ(order.victim(0), 2U);
+    EXPECT_EQ(order.victim(1), 5U);
+    order.remove(0, 2);
+    order.push_recent(0, 2);
+    EXPECT_EQ(order.victim(0), 0U);
+    order.remove(0, 1); // from the middle
+    order.remove(0, 0);
+    EXPECT_EQ(order.victim(0), 2U);
+    EXPECT_EQ(order.size(0), 1U);
+    EXPECT_FALSE(order.contains(1));
+}
+
+TEST(LruOrderDeathTest, RefusesASlotTwice) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    LruOrder order(2, 1);
+    order.push_recent(0, 1);
+    EXPECT_DEATH(order.push_recent(0, 1), "internal error");
+    EXPECT_DEATH(order.remove(0, 0), "internal error");
+}
+
+TEST(SlotTable, HandsOutFreeSlotsBeforeItEvicts) {
+    SlotTable table(10, std::vector<uint64_t>{2});
+    const auto first = table.acquire(0, 7);
+    EXPECT_EQ(first.slot, 0U);
+    table.publish(first.slot);
+    const auto second = table.acquire(0, 8);
+    EXPECT_FALSE(second.evicted);
+    EXPECT_EQ(second.slot, 1U);
+    const auto third = table.acquire(0, 9);
+    EXPECT_TRUE(third.evicted);
+    EXPECT_EQ(third.slot, first.slot);
+    EXPECT_EQ(table.find(7), no_slot);
+    EXPECT_EQ(table.acquire(0, 6).slot, no_slot) << "both are being read";
+    table.check_invariants();
+}
+
+// What SlotTable should do, written the slow and obvious way: one map of slices, and the evictable ones as a queue.
+class SlotTableModel {
+  public:
+    struct Entry {
+        SlotState state = SlotState::reading;
+        bool needed = false;
+    };
+    explicit SlotTableModel(std::vector<uint64_t> slots) : slots_(std::move(slots)), evictable_(slots_.size()) {}
+
+    static uint32_t size_class(SliceIndex slice) { return slice % 2; }
+
+    // Gives the slice that had to go, or none.
+    std::pair<bool, std::optional<SliceIndex>> acquire(SliceIndex slice) {
+        std::deque<SliceIndex> &queue = evictable_[size_class(slice)];
+        std::optional<SliceIndex> gone;
+        if (used(size_class(slice)) == slots_[size_class(slice)]) {
+            if (queue.empty()) {
+                return {false, gone};
+            }
+            gone = queue.front();
+            queue.pop_front();
+            entries.erase(*gone);
+        }
+        entries[slice] = {};
+        return {true, gone};
+    }
+    void settle(SliceIndex slice) { // into the queue or out of it, as its entry says
+        std::deque<SliceIndex> &queue = evictable_[size_class(slice)];
+        std::erase(queue, slice);
+        const auto found = entries.find(slice);
+        if (found != entries.end() && found->second.state == SlotState::ready && !found->second.needed) {
+            queue.push_back(slice);
+        }
+    }
+    [[nodiscard]] uint64_t available(uint32_t c) const { return slots_[c] - used(c) + evictable_[c].size(); }
+
+    std::map<SliceIndex, Entry> entries;
+
+  private:
+    [[nodiscard]] uint64_t used(uint32_t c) const {
+        return static_cast<uint64_t>(
+            std::ranges::count_if(entries, [&](const auto &entry) { return size_class(entry.first) == c; }));
+    }
+    std::vector<uint64_t> slots_;
+    std::vector<std::deque<SliceIndex>> evictable_;
+};
+
+void compare(const SlotTable &table, const SlotTableModel &model, uint32_t slices) {
+    table.check_invariants();
+    for (SliceIndex slice = 0; slice < slices; ++slice) {
+        const auto found = model.entries.find(slice);
+        const SlotIndex slot = table.find(slice);
+        ASSERT_EQ(slot != no_slot, found != model.entries.end()) << "slice " << slice;
+        if (slot != no_slot) {
+            ASSERT_EQ(table.slice(slot), slice);
+            ASSERT_EQ(table.state(slot), found->second.state);
+            ASSERT_EQ(table.needed(slot), found->second.needed);
+        }
+    }
+    for (const uint32_t c : {0U, 1U}) {
+        ASSERT_EQ(table.available(c), model.available(c));
+    }
+}
+
+void random_transition(SlotTable &table, SlotTableModel &model, SliceIndex slice, uint64_t choice) {
+    const auto found = model.entries.find(slice);
+    if (found == model.entries.end()) {
+        const auto [taken, gone] = model.acquire(slice);
+        const SlotTable::Acquired acquired = table.acquire(SlotTableModel::size_class(slice), slice);
+        ASSERT_EQ(acquired.slot != no_slot, taken);
+        ASSERT_EQ(acquired.evicted, gone.has_value());
+        return;
+    }
+    SlotTableModel::Entry &entry = found->second;
+    const SlotIndex slot = table.find(slice);
+    if (choice == 0) {
+        entry.needed ? table.unneed(slot) : table.need(slot);
+        entry.needed = !entry.needed;
+    } else if (entry.state == SlotState::reading && choice == 1) {
+        table.abandon(slot);
+        model.entries.erase(found);
+    } else if (entry.state == SlotState::reading) {
+        table.publish(slot);
+        entry.state = SlotState::ready;
+    } else if (!entry.needed) {
+        table.touch(slot);
+    } else {
+        return;
+    }
+    model.settle(slice);
+}
+
+TEST(SlotTable, DoesWhatAnObviousModelDoes) {
+    constexpr uint32_t slices = 40;
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        std::mt19937_64 random(seed);
+        const std::vector<uint64_t> slots = {1 + random() % 9, 1 + random() % 9};
+        SlotTable table(slices, slots);
+        SlotTableModel model(slots);
+        for (int step = 0; step < 2000; ++step) {
+            random_transition(table, model, static_cast<SliceIndex>(random() % slices), random() % 4);
+            compare(table, model, slices);
+            if (testing::Test::HasFatalFailure()) {
+                return;
+            }
+        }
+    }
+}
+
+} // namespace
+} // namespace larder

@@ -1,0 +1,249 @@
+// Random batches on a random disk with random faults, by one to three threads, against what must hold whatever happens:
+//
+//   - the bytes of a slice are right for as long as it is pinned;
+//   - what was resident when it was demanded is not read; what was absent is read once in a batch, if the batch goes
+//   well;
+//   - a slice of a faulty place is never resident;
+//   - no more slices are resident than there are slots;
+//   - without `following` and faults, and when the slots suffice, exactly the slices of a textbook LRU are resident.
+//
+// Each run is one seed; a failure names it, and the same seed makes the same run on one thread.
+#include "store_fixture.h"
+
+#include <barrier>
+#include <cerrno>
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <thread>
+
+namespace larder::test {
+namespace {
+
+constexpr uint32_t experts = 12;
+constexpr uint32_t layers = 4;
+
+// A textbook LRU of one size class: the oldest first.
+class TextbookLru {
+  public:
+    explicit TextbookLru(size_t slots) : slots_(slots) {}
+
+    void run(const std::vector<SliceIndex> &demanded) {
+        for (const SliceIndex slice : demanded) {
+            std::erase(order_, slice);
+        }
+        order_.insert(order_.end(), demanded.begin(), demanded.end());
+        if (order_.size() > slots_) {
+            order_.erase(order_.begin(), order_.end() - static_cast<std::ptrdiff_t>(slots_));
+        }
+    }
+    [[nodiscard]] bool holds(SliceIndex slice) const { return std::ranges::count(order_, slice) > 0; }
+
+  private:
+    size_t slots_;
+    std::vector<SliceIndex> order_;
+};
+
+// Threads that stay for a whole run and work on each batch together, as a graph's compute threads do.
+class Workers {
+  public:
+    Workers(StoreOnSim &store, uint32_t count) : store_(store), together_(static_cast<std::ptrdiff_t>(count)) {
+        for (uint32_t i = 1; i < count; ++i) {
+            threads_.emplace_back([this] {
+                for (;;) {
+                    together_.arrive_and_wait();
+                    if (done_) {
+                        return;
+                    }
+                    work();
+                    together_.arrive_and_wait();
+                }
+            });
+        }
+        users_ = std::vector<std::atomic<uint32_t>>(experts);
+    }
+    ~Workers() {
+        done_ = true;
+        together_.arrive_and_wait();
+        for (std::thread &thread : threads_) {
+            thread.join();
+        }
+    }
+
+    // Of a batch that has begun. `shared`: all threads use every slice and the last one releases it; otherwise each
+    // slice is used by one. Gives how many slices were used by everybody that should.
+    uint32_t run(bool shared) {
+        shared_ = shared;
+        next_ = 0;
+        used_ = 0;
+        for (std::atomic<uint32_t> &users : users_) {
+            users = 0;
+        }
+        together_.arrive_and_wait();
+        work();
+        together_.arrive_and_wait();
+        return used_;
+    }
+
+  private:
+    void work() {
+        const auto n_threads = static_cast<uint32_t>(threads_.size()) + 1;
+        for (uint32_t own = 0;; ++own) {
+            const uint32_t position = shared_ ? own : next_++;
+            const ReadySlice *ready = store_->wait(position);
+            if (ready == nullptr) {
+                return;
+            }
+            EXPECT_TRUE(store_.holds_its_bytes(*ready)) << "slice " << ready->slice;
+            if (!shared_ || ++users_[position] == n_threads) {
+                ++used_;
+                store_->release(position);
+            }
+        }
+    }
+
+    StoreOnSim &store_;
+    std::barrier<> together_;
+    std::vector<std::thread> threads_;
+    std::vector<std::atomic<uint32_t>> users_; // by position
+    std::atomic<uint32_t> next_{0};
+    std::atomic<uint32_t> used_{0};
+    bool shared_ = false;
+    bool done_ = false;
+};
+
+class Fuzz {
+  public:
+    // Reads ahead of demand and faults leave the exact resident set to chance; without them it is checked.
+    Fuzz(uint64_t seed, uint32_t threads, bool exact)
+        : random_(seed), exact_(exact), slots_({draw(1, 40), draw(1, 20)}),
+          store_(make_layout(layers, experts, 2), slots_, {.seed = seed}),
+          workers_(store_, threads), lru_{TextbookLru(slots_[0]), TextbookLru(slots_[1])} {}
+
+    void run(int batches) {
+        for (int i = 0; i < batches && !testing::Test::HasFailure(); ++i) {
+            if (!exact_) {
+                disturb();
+            }
+            batch();
+            check_resident();
+        }
+        EXPECT_GT(reads_, 0U) << "a run that reads nothing tests nothing";
+    }
+
+  private:
+    uint64_t draw(uint64_t low, uint64_t high) { return low + random_() % (high - low + 1); }
+
+    // Now and then places become faulty or slow, and well again.
+    void disturb() {
+        if (draw(0, 9) == 0) {
+            store_.disk.heal();
+            faulty_.clear();
+        }
+        const auto slice = static_cast<SliceIndex>(draw(0, store_.layout.n_slice - 1));
+        const Extent extent = store_.extent(slice);
+        if (draw(0, 9) == 0 && !store_->resident(slice)) {
+            store_.fail_slice(slice, EIO);
+            faulty_.insert(slice);
+        } else if (draw(0, 9) == 0) {
+            store_.disk.delay_range(extent.file, extent.offset, extent.bytes);
+        }
+    }
+
+    struct Demand {
+        std::vector<SliceIndex> demanded;
+        std::vector<SliceIndex> following;
+    };
+    Demand draw_demand() {
+        std::vector<uint32_t> chosen(experts);
+        std::iota(chosen.begin(), chosen.end(), 0U);
+        std::ranges::shuffle(chosen, random_);
+        std::array<Projection, 3> order = {Projection::up, Projection::gate, Projection::down};
+        std::ranges::shuffle(order, random_);
+        const auto layer = static_cast<uint32_t>(draw(0, layers - 1));
+        uint64_t most = experts;
+        if (exact_) {
+            most = std::min<uint64_t>(most, slots_[store_.tensor(layer, order[0]).size_class]);
+        }
+        chosen.resize(draw(1, draw(0, 3) == 0 ? most : std::min<uint64_t>(most, 3)));
+        Demand demand;
+        demand.demanded = store_.slices(layer, order[0], chosen);
+        for (size_t i = 1; i < order.size() && !exact_ && draw(0, 1) == 0; ++i) {
+            const auto more = store_.slices(layer, order[i], chosen);
+            demand.following.insert(demand.following.end(), more.begin(), more.end());
+        }
+        return demand;
+    }
+
+    void batch() {
+        const auto [demanded, following] = draw_demand();
+        std::set<SliceIndex> resident;
+        std::ranges::copy_if(demanded, std::inserter(resident, resident.end()),
+                             [&](SliceIndex slice) { return store_->resident(slice); });
+        const bool reads_pending = store_.disk.in_flight() > 0;
+        store_.disk.forget_requests();
+        const StoreStats before = store_->stats();
+        store_->begin(demanded, following, true);
+        const uint32_t used = workers_.run(draw(0, 1) == 0);
+        store_->end(); // checks that no pin is left
+
+        const bool failed = store_->take_error().has_value();
+        EXPECT_TRUE(failed || used == demanded.size());
+        EXPECT_TRUE(!failed || !faulty_.empty());
+        reads_ += store_.disk.request_count();
+        for (const SliceIndex slice : demanded) {
+            const uint64_t reads = store_.reads_of(slice);
+            EXPECT_LE(reads, resident.contains(slice) ? 0U : 1U);
+            EXPECT_TRUE(reads == 1 || failed || reads_pending || resident.contains(slice));
+        }
+        const StoreStats after = store_->stats();
+        EXPECT_EQ(after.expert_hits + after.expert_misses - before.expert_hits - before.expert_misses, demanded.size());
+        if (following.empty() && !reads_pending) {
+            EXPECT_EQ(after.expert_hits - before.expert_hits, resident.size());
+        }
+        if (exact_) {
+            lru_[store_.size_class(demanded.front())].run(demanded);
+        }
+    }
+
+    void check_resident() {
+        std::array<uint64_t, 2> count = {0, 0};
+        for (SliceIndex slice = 0; slice < store_.layout.n_slice; ++slice) {
+            const bool resident = store_->resident(slice);
+            count[store_.size_class(slice)] += resident ? 1 : 0;
+            EXPECT_FALSE(resident && faulty_.contains(slice)) << "slice " << slice;
+            if (exact_) {
+                EXPECT_EQ(resident, lru_[store_.size_class(slice)].holds(slice)) << "slice " << slice;
+            }
+        }
+        EXPECT_LE(count[0], slots_[0]);
+        EXPECT_LE(count[1], slots_[1]);
+    }
+
+    std::mt19937_64 random_;
+    bool exact_;
+    std::vector<uint64_t> slots_;
+    StoreOnSim store_;
+    Workers workers_;
+    std::array<TextbookLru, 2> lru_;
+    std::set<SliceIndex> faulty_;
+    uint64_t reads_ = 0;
+};
+
+void run_seeds(uint32_t threads, bool exact) {
+    constexpr uint64_t seeds = 25;
+    for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(threads) + " threads");
+        Fuzz(seed * 10 + threads, threads, exact).run(40);
+    }
+}
+
+TEST(StoreFuzz, KeepsItsPromisesOnAFaultyDiskWithOneThread) { run_seeds(1, false); }
+TEST(StoreFuzz, KeepsItsPromisesOnAFaultyDiskWithTwoThreads) { run_seeds(2, false); }
+TEST(StoreFuzz, KeepsItsPromisesOnAFaultyDiskWithThreeThreads) { run_seeds(3, false); }
+TEST(StoreFuzz, HoldsWhatATextbookLruHoldsWithOneThread) { run_seeds(1, true); }
+TEST(StoreFuzz, HoldsWhatATextbookLruHoldsWithThreeThreads) { run_seeds(3, true); }
+
+} // namespace
+} // namespace larder::test

@@ -1,0 +1,133 @@
+// More distinct slices than slots, and several threads.
+#include "store_fixture.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <thread>
+
+namespace larder::test {
+namespace {
+
+using testing::UnorderedElementsAreArray;
+using enum Projection;
+
+std::vector<uint32_t> all_experts(uint32_t count) {
+    std::vector<uint32_t> experts(count);
+    std::iota(experts.begin(), experts.end(), 0U);
+    return experts;
+}
+
+TEST(Streaming, EachSliceIsReadExactlyOnceHoweverFewSlots) {
+    for (const uint64_t slots : {1, 2, 3, 7, 31}) {
+        StoreOnSim store(make_layout(2, 32, 2), {slots, slots});
+        for (const Projection projection : {up, gate, down}) {
+            const auto demanded = store.slices(0, projection, all_experts(32));
+            store.disk.forget_requests();
+            EXPECT_THAT(store.run(demanded), UnorderedElementsAreArray(demanded));
+            EXPECT_EQ(store.disk.request_count(), 32U) << slots << " slots";
+            EXPECT_LE(store.disk.max_in_flight(), slots);
+        }
+    }
+}
+
+TEST(Streaming, UsesWhatIsThereBeforeItMayBeEvicted) {
+    StoreOnSim store(make_layout(2, 32, 2), {8, 8});
+    const auto known = store.slices(0, up, {30, 31, 29, 28, 3, 4, 5, 6});
+    store.run(known);
+    store.disk.forget_requests();
+    const auto order = store.run(store.slices(0, up, all_experts(32)));
+    EXPECT_EQ(order.size(), 32U);
+    EXPECT_EQ(store.disk.request_count(), 24U);
+    EXPECT_THAT(std::vector(order.begin(), order.begin() + 8), UnorderedElementsAreArray(known));
+}
+
+TEST(Streaming, AReleaseWakesWaitersWhenNothingIsInFlight) {
+    StoreOnSim store(make_layout(2, 8, 2), {2, 2});
+    const auto demanded = store.slices(0, up, {0, 1, 2});
+    store->begin(demanded, {}, true);
+    ASSERT_NE(store->wait(0), nullptr);
+    ASSERT_NE(store->wait(1), nullptr);
+    ASSERT_EQ(store.disk.in_flight(), 0U);
+    std::vector<std::thread> waiters;
+    for (int i = 0; i < 3; ++i) {
+        waiters.emplace_back([&] {
+            const ReadySlice *ready = store->wait(2);
+            ASSERT_NE(ready, nullptr);
+            EXPECT_TRUE(store.holds_its_bytes(*ready));
+        });
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    store->release(0);
+    for (std::thread &waiter : waiters) {
+        waiter.join();
+    }
+    store->end();
+}
+
+TEST(Streaming, AThreadBlockedOnTheDiskHoldsNobodyUp) {
+    StoreOnSim store(make_layout(2, 8, 2), {2, 2}, {.in_order = true});
+    const auto demanded = store.slices(0, up, {0, 1, 2, 3});
+    store.disk.hold();
+    store.disk.let(1);
+    store->begin(demanded, {}, true);
+    ASSERT_NE(store->wait(0), nullptr);
+    std::thread blocked([&] {
+        for (uint32_t position = 1; position < 4; ++position) {
+            EXPECT_NE(store->wait(position), nullptr);
+            store->release(position);
+        }
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_NE(store->wait(0), nullptr);
+    store->release(0); // returns though the other thread waits for the disk
+    store.disk.resume();
+    blocked.join();
+    store->end();
+    EXPECT_EQ(store.disk.request_count(), 4U);
+}
+
+TEST(Streaming, WhoeverHasNothingToDoPolls) {
+    // Three threads wait for three different positions; each completion must find somebody to reap the next.
+    StoreOnSim store(make_layout(2, 8, 2), {8, 8}, {.in_order = true});
+    const auto demanded = store.slices(0, up, {0, 1, 2});
+    store.disk.hold();
+    store->begin(demanded, {}, true);
+    std::atomic<uint32_t> served{0};
+    std::vector<std::thread> threads;
+    for (uint32_t position = 0; position < 3; ++position) {
+        threads.emplace_back([&, position] {
+            EXPECT_NE(store->wait(position), nullptr);
+            ++served;
+        });
+    }
+    for (uint32_t i = 1; i <= 3; ++i) {
+        store.disk.let(1);
+        while (served < i) {
+            std::this_thread::yield();
+        }
+        EXPECT_EQ(served, i);
+    }
+    for (std::thread &thread : threads) {
+        thread.join();
+    }
+    store->end();
+}
+
+TEST(Streaming, ReleasingReapsWhatHasArrived) {
+    StoreOnSim store(make_layout(2, 8, 2), {8, 8}, {.in_order = true});
+    store.run(store.slices(0, up, {0}));
+    const uint64_t stalled_before = store->stats().stall_us;
+    store.disk.hold();
+    store->begin(store.slices(0, up, {0, 1, 2}), {}, true);
+    ASSERT_NE(store->wait(0), nullptr);
+    store.disk.resume();
+    store->release(0);
+    EXPECT_EQ(store.disk.in_flight(), 0U);
+    EXPECT_NE(store->wait(1), nullptr);
+    EXPECT_EQ(store->stats().stall_us, stalled_before);
+    store->end();
+}
+
+} // namespace
+} // namespace larder::test
