@@ -1,0 +1,55 @@
+// compute.h — the seam into ggml: a buffer type for routed experts, and the multiplication that reads them from a
+// store.
+//
+// Expert tensors are placed into expert_buffer_type(). It reserves addresses only: writing to such a tensor does
+// nothing, reading it aborts, and no byte of it is ever resident. ggml's CPU backend asks this buffer type for every
+// MUL_MAT_ID on such a tensor, and runs our op in place of its own, on all compute threads, in the middle of the graph.
+//
+// The op computes what ggml's own MUL_MAT_ID computes, to the last bit: src1 is quantised to the weight's vec_dot_type
+// and each output element is one vec_dot over a row (or, for grid-based IQ types with enough rows, ggml's own panel
+// kernel). Order of experts, rows and threads does not matter to the result.
+//
+// Threads: one graph at a time per binding. An op cannot return an error: when a read fails the store latches the
+// cause, the op zeroes its output, and abort_requested() tells llama.cpp's abort callback to end the decode.
+#pragma once
+
+#include "layout/layout.h"
+#include "store/store.h"
+
+#include <memory>
+#include <string_view>
+
+struct ggml_tensor;
+struct ggml_backend_buffer_type;
+
+namespace larder {
+
+// The regular expression llama.cpp's tensor_buft_overrides uses to send routed experts to expert_buffer_type().
+extern const char *const expert_tensor_pattern;
+
+// The buffer type, one for the process. Its first call registers it with ggml's CPU backend and must come before the
+// first model is loaded; not thread-safe against a running graph.
+ggml_backend_buffer_type *expert_buffer_type();
+
+// Ties the expert tensors of one loaded model to a store. Must outlive every graph that runs on the model; the layout
+// and the store must outlive it.
+class ExpertBinding {
+  public:
+    ExpertBinding(const ModelLayout &layout, ExpertStore &store);
+    ~ExpertBinding();
+    ExpertBinding(const ExpertBinding &) = delete;
+    ExpertBinding &operator=(const ExpertBinding &) = delete;
+
+    // Called for each of the model's tensors that lie in expert_buffer_type(). False if the layout knows no expert
+    // tensor of this name, shape and type.
+    bool bind(ggml_tensor *tensor);
+
+    // For llama_context_params::abort_callback: true after a read has failed, until ExpertStore::take_error().
+    static bool abort_requested(void *binding);
+
+  private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+} // namespace larder

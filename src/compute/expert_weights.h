@@ -1,0 +1,34 @@
+// expert_weights.h — what hangs on the `extra` of an expert tensor: whose it is, and scratch for the op.
+#pragma once
+
+#include "layout/layout.h"
+#include "store/store.h"
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+namespace larder {
+
+// Shared by the ops of one binding. Only one op runs at a time, so one of it is enough.
+struct OpScratch {
+    std::vector<SliceIndex> demanded;
+    std::vector<SliceIndex> following;
+    std::vector<uint32_t> demanded_expert; // the expert of demanded[i]
+    std::atomic<uint32_t> next_chunk{0};
+    std::vector<std::atomic<uint32_t>> chunks_left; // by position in which slices became ready
+    // Which expert tensors of the current MoE block have run since the block began: the first one to run announces the
+    // slices of the others. A block begins when its group changes or a tensor comes up again.
+    int64_t group = -1;
+    uint32_t seen = 0;
+};
+
+struct ExpertWeights {
+    ExpertStore *store = nullptr;
+    OpScratch *scratch = nullptr;
+    const ExpertTensor *tensor = nullptr;
+    uint32_t bit = 0;                           // of `seen`
+    std::vector<const ExpertTensor *> siblings; // the other expert tensors of the same group
+};
+
+} // namespace larder
