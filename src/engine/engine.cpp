@@ -1,0 +1,181 @@
+#include "engine/engine.h"
+
+#include "base/bytes.h"
+#include "engine/engine_impl.h"
+#include "engine/llama_log.h"
+#include "engine/measure.h"
+#include "engine/params.h"
+#include "engine/resident_weights.h"
+
+#include "common.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <chrono>
+#include <utility>
+
+namespace larder {
+
+namespace {
+
+struct LoadTargets {
+    ResidentWeights weights;
+    ExpertBinding *binding;
+    std::string unbound; // the first expert tensor that the layout does not know
+};
+
+// llama_model_set_tensor_data_t: called for every tensor of the model being built. No exception leaves it.
+void on_tensor(ggml_tensor *tensor, void *user) {
+    auto *targets = static_cast<LoadTargets *>(user);
+    if (ggml_backend_buffer_get_type(tensor->buffer) != expert_buffer_type()) {
+        targets->weights.add(tensor);
+    } else if ((targets->binding == nullptr || !targets->binding->bind(tensor)) && targets->unbound.empty()) {
+        targets->unbound = tensor->name;
+    }
+}
+
+} // namespace
+
+std::string llama_version() { return ::llama_version(); }
+
+bool Engine::Impl::abort_requested(void *impl) {
+    auto *self = static_cast<Engine::Impl *>(impl);
+    return self->stop.load(std::memory_order_relaxed) ||
+           (self->binding != nullptr && ExpertBinding::abort_requested(self->binding.get()));
+}
+
+std::optional<Error> Engine::Impl::take_failure() { return store != nullptr ? store->take_error() : std::nullopt; }
+
+void Engine::Impl::open_arena() {
+    layout = open_layout(options.model_path);
+    options = resolve(options, layout.context_length);
+    plan = make_plan(layout, measure_fixed(layout, options), probe_machine(), options.wishes);
+    malloc_trim(0); // what the measurement used goes back before the weights come
+
+    reader = open_reader(layout.files, options.reader);
+    if (!layout.expert_tensors.empty()) {
+        store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
+        binding = std::make_unique<ExpertBinding>(layout, *store);
+    }
+
+    LoadTargets targets{{layout, *reader}, binding.get(), {}};
+    model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &targets, model_params(Residency::arena)));
+    if (model == nullptr) {
+        throw Error(ErrorKind::model,
+                    fmt::format("{}: llama.cpp cannot build the model: {}", layout.files.front(), take_llama_errors()));
+    }
+    if (!targets.unbound.empty()) {
+        throw Error(ErrorKind::model,
+                    fmt::format("{}: expert tensor '{}' does not have the shape the model's settings ask for",
+                                layout.files.front(), targets.unbound),
+                    "get the file again, or a conversion made for llama.cpp");
+    }
+    targets.weights.load(options.progress);
+    layout.metadata.reset(); // llama.cpp has its own copy of what it needs of it
+    malloc_trim(0);
+}
+
+void Engine::Impl::open_stock() {
+    layout = open_layout(options.model_path);
+    options = resolve(options, layout.context_length);
+    layout.metadata.reset();
+    model.reset(llama_model_load_from_file(options.model_path.c_str(), model_params(Residency::stock)));
+    if (model == nullptr) {
+        throw Error(ErrorKind::model,
+                    fmt::format("{}: llama.cpp cannot load the model: {}", options.model_path, take_llama_errors()));
+    }
+}
+
+void Engine::Impl::create_context() {
+    llama_context_params params = context_params(options);
+    params.abort_callback = abort_requested;
+    params.abort_callback_data = this;
+    context.reset(llama_init_from_model(model.get(), params));
+    if (context == nullptr) {
+        throw Error(ErrorKind::engine, fmt::format("llama.cpp cannot create the context: {}", take_llama_errors()),
+                    "lower -c, or check --cache-type-k, --cache-type-v and -fa");
+    }
+    if (llama_model_chat_template(model.get(), nullptr) != nullptr) {
+        chat_templates = common_chat_templates_init(model.get(), "");
+    }
+}
+
+std::unique_ptr<Engine> Engine::open(const EngineOptions &options) {
+    const auto begin = std::chrono::steady_clock::now();
+    capture_llama_log(options.verbose);
+    llama_backend_init();
+    auto impl = std::make_unique<Impl>();
+    impl->options = options;
+    if (options.residency == Residency::arena) {
+        expert_buffer_type(); // registered before the first model
+        impl->open_arena();
+    } else {
+        impl->open_stock();
+    }
+    impl->create_context();
+    impl->load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+const ModelLayout &Engine::layout() const { return impl_->layout; }
+const MemoryPlan &Engine::plan() const { return impl_->plan; }
+uint32_t Engine::ctx_tokens() const { return llama_n_ctx(impl_->context.get()); }
+uint32_t Engine::threads() const { return impl_->options.threads; }
+uint32_t Engine::n_vocab() const { return static_cast<uint32_t>(llama_vocab_n_tokens(impl_->vocab())); }
+
+const ReaderInfo &Engine::reader_info() const {
+    static const ReaderInfo stock{"mmap", false, ""};
+    return impl_->reader != nullptr ? impl_->reader->info() : stock;
+}
+
+std::vector<Token> Engine::tokenize(const std::string &text, bool special) const {
+    return common_tokenize(impl_->vocab(), text, special, special);
+}
+
+std::string Engine::piece(Token token) const { return common_token_to_piece(impl_->vocab(), token, false); }
+
+bool Engine::is_end_of_generation(Token token) const { return llama_vocab_is_eog(impl_->vocab(), token); }
+
+bool Engine::has_chat_template() const { return impl_->chat_templates != nullptr; }
+
+std::string Engine::render_chat(const std::vector<ChatMessage> &messages) const {
+    common_chat_templates_inputs inputs;
+    for (const ChatMessage &message : messages) {
+        common_chat_msg converted;
+        converted.role = message.role;
+        converted.content = message.content;
+        inputs.messages.push_back(std::move(converted));
+    }
+    try {
+        return common_chat_templates_apply(impl_->chat_templates.get(), inputs).prompt;
+    } catch (const std::exception &error) {
+        throw Error(ErrorKind::model,
+                    fmt::format("the model's chat template does not take this conversation: {}", error.what()),
+                    "use --raw for no template");
+    }
+}
+
+void Engine::request_stop() { impl_->stop = true; }
+void Engine::clear_stop() { impl_->stop = false; }
+bool Engine::stop_requested() const { return impl_->stop; }
+
+EngineStats Engine::stats() const {
+    EngineStats stats;
+    stats.prompt_tokens = impl_->prompt_tokens;
+    stats.decode_tokens = impl_->decode_tokens;
+    stats.prompt_ms = impl_->prompt_ms;
+    stats.decode_ms = impl_->decode_ms;
+    stats.ttft_ms = impl_->ttft_ms;
+    stats.load_ms = impl_->load_ms;
+    if (impl_->store != nullptr) {
+        stats.store = impl_->store->stats();
+    }
+    stats.memory = process_memory();
+    return stats;
+}
+
+} // namespace larder

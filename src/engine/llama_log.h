@@ -1,0 +1,16 @@
+// llama_log.h — llama.cpp's log: its last complaint kept for our error messages, the rest shown only on demand.
+//
+// Threads: any. The log is one for the process, as llama.cpp's is.
+#pragma once
+
+#include <string>
+
+namespace larder {
+
+// Takes over llama.cpp's and ggml's log. Everything goes to standard error if `verbose`, else nothing.
+void capture_llama_log(bool verbose);
+
+// The errors logged since the last call, in one line; empty if there were none.
+std::string take_llama_errors();
+
+} // namespace larder

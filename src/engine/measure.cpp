@@ -1,0 +1,78 @@
+#include "engine/measure.h"
+
+#include "base/bytes.h"
+#include "compute/compute.h"
+#include "engine/llama_handles.h"
+#include "engine/llama_log.h"
+#include "engine/params.h"
+#include "engine/resident_weights.h"
+
+#include "llama-ext.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+
+namespace larder {
+
+namespace {
+
+// What the process holds besides the parts counted by name: pieces of llama.cpp and of the C library that grow after
+// the measurement (graph metadata, thread stacks, the sampler's candidates are counted below by size).
+constexpr uint64_t slack_bytes = 16 * MiB;
+constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
+constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
+
+// ggml's CPU work memory, which belongs to no breakdown: the largest op's activations, quantised to 9/8 bytes an
+// element at most 4 bytes where the weights are floats.
+uint64_t work_bytes(const ModelLayout &layout, const EngineOptions &resolved) {
+    uint64_t row_elements_max = 0;
+    for (const TensorInfo &tensor : layout.tensors) {
+        const bool per_expert = tensor.kind == TensorKind::routed_expert;
+        const uint64_t rows = per_expert ? std::max(1U, layout.n_expert_used) : 1;
+        row_elements_max = std::max(row_elements_max, static_cast<uint64_t>(tensor.shape[0]) * rows);
+    }
+    return row_elements_max * resolved.ubatch_tokens * 9 / 8;
+}
+
+FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
+    FixedBytes fixed;
+    for (const auto &[type, part] : breakdown) {
+        if (type != expert_buffer_type()) {
+            fixed.resident += part.model;
+        }
+        fixed.kv += part.context;
+        fixed.compute += part.compute;
+    }
+    return fixed;
+}
+
+} // namespace
+
+FixedBytes measure_fixed(const ModelLayout &layout, const EngineOptions &resolved) {
+    llama_model_params params = model_params(Residency::arena);
+    params.no_alloc = true;
+    take_llama_errors();
+    const ModelHandle model(llama_model_init_from_user(layout.metadata.get(), ignore_tensor, nullptr, params));
+    if (model == nullptr) {
+        throw Error(
+            ErrorKind::model,
+            fmt::format("{}: llama.cpp does not accept the model: {}", layout.files.front(), take_llama_errors()),
+            "check that the file is complete and its architecture is one llama.cpp knows");
+    }
+    const ContextHandle context(llama_init_from_model(model.get(), context_params(resolved)));
+    if (context == nullptr) {
+        throw Error(ErrorKind::engine, fmt::format("llama.cpp does not accept the context: {}", take_llama_errors()),
+                    "check -c, --cache-type-k, --cache-type-v and -fa");
+    }
+    FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));
+    const auto n_vocab = static_cast<uint64_t>(llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
+    fixed.compute += output_bytes(resolved, n_vocab) + work_bytes(layout, resolved);
+    // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
+    fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +
+                     uint64_t{resolved.threads} * thread_bytes + n_vocab * candidate_bytes;
+    return fixed;
+}
+
+} // namespace larder

@@ -1,0 +1,107 @@
+#include "engine/params.h"
+
+#include "compute/compute.h"
+
+#include "common.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace larder {
+
+namespace {
+
+constexpr uint32_t ctx_tokens_default_max = 4096;
+
+ggml_type cache_type(std::string_view name, std::string_view flag) {
+    // The types llama.cpp offers for its KV cache.
+    static constexpr std::array types = {GGML_TYPE_F32,    GGML_TYPE_F16,  GGML_TYPE_BF16,
+                                         GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
+                                         GGML_TYPE_IQ4_NL, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1};
+    std::string known;
+    for (const ggml_type type : types) {
+        if (name == ggml_type_name(type)) {
+            return type;
+        }
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", ggml_type_name(type));
+    }
+    throw Error(ErrorKind::usage, fmt::format("{}: '{}' is not a type of KV cache", flag, name),
+                fmt::format("choose one of {}", known));
+}
+
+} // namespace
+
+EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
+    EngineOptions resolved = options;
+    if (resolved.ctx_tokens == 0) {
+        resolved.ctx_tokens = model_ctx_tokens == 0
+                                  ? ctx_tokens_default_max
+                                  : static_cast<uint32_t>(std::min<uint64_t>(model_ctx_tokens, ctx_tokens_default_max));
+    }
+    if (resolved.threads == 0) {
+        resolved.threads = static_cast<uint32_t>(std::max(1, common_cpu_get_num_math()));
+    }
+    if (resolved.threads_batch == 0) {
+        resolved.threads_batch = resolved.threads;
+    }
+    if (resolved.ubatch_tokens == 0) {
+        throw Error(ErrorKind::usage, "--ubatch-size: must be at least 1", "leave it out for 512");
+    }
+    resolved.ubatch_tokens = std::min(resolved.ubatch_tokens, resolved.ctx_tokens);
+    // All logits are handed over ubatch by ubatch, so that no more of them are held at once.
+    resolved.batch_tokens = resolved.logits_for_all
+                                ? resolved.ubatch_tokens
+                                : std::clamp(resolved.batch_tokens, resolved.ubatch_tokens, resolved.ctx_tokens);
+    cache_type(resolved.cache_type_k, "--cache-type-k");
+    cache_type(resolved.cache_type_v, "--cache-type-v");
+    return resolved;
+}
+
+llama_model_params model_params(Residency residency) {
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = 0;
+    // Both sides of a comparison use the plain kernels; repacked weights give other last bits.
+    params.use_extra_bufts = false;
+    if (residency == Residency::arena) {
+        static const llama_model_tensor_buft_override overrides[] = {{expert_tensor_pattern, expert_buffer_type()},
+                                                                     {nullptr, nullptr}};
+        params.tensor_buft_overrides = overrides;
+    }
+    return params;
+}
+
+llama_context_params context_params(const EngineOptions &resolved) {
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = resolved.ctx_tokens;
+    params.n_batch = resolved.batch_tokens;
+    params.n_ubatch = resolved.ubatch_tokens;
+    params.n_seq_max = 1;
+    params.n_outputs_max = resolved.logits_for_all ? resolved.batch_tokens : 1;
+    params.n_threads = static_cast<int32_t>(resolved.threads);
+    params.n_threads_batch = static_cast<int32_t>(resolved.threads_batch);
+    params.type_k = cache_type(resolved.cache_type_k, "--cache-type-k");
+    params.type_v = cache_type(resolved.cache_type_v, "--cache-type-v");
+    switch (resolved.flash_attention) {
+    case FlashAttention::automatic:
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_AUTO;
+        break;
+    case FlashAttention::on:
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+        break;
+    case FlashAttention::off:
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+        break;
+    }
+    params.no_perf = true;
+    return params;
+}
+
+uint64_t output_bytes(const EngineOptions &resolved, uint64_t n_vocab) {
+    const uint64_t n_output = resolved.logits_for_all ? resolved.batch_tokens : 1;
+    return n_output * n_vocab * sizeof(float);
+}
+
+} // namespace larder

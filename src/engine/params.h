@@ -1,0 +1,20 @@
+// params.h — EngineOptions in llama.cpp's terms, resolved against a model (private to engine).
+#pragma once
+
+#include "engine/engine.h"
+#include "engine/llama_handles.h"
+
+namespace larder {
+
+// The options with every 0-for-default replaced. Throws Error(usage) for values that cannot be.
+EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens);
+
+// Parameters for a model whose experts go to expert_buffer_type(), on the plain CPU path (no repacked weights).
+llama_model_params model_params(Residency residency);
+
+llama_context_params context_params(const EngineOptions &resolved);
+
+// Bytes of the buffer llama.cpp keeps logits in, which its memory breakdown leaves out.
+uint64_t output_bytes(const EngineOptions &resolved, uint64_t n_vocab);
+
+} // namespace larder

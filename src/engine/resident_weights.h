@@ -1,0 +1,59 @@
+// resident_weights.h — reads the weights that stay in RAM (private to engine).
+//
+// llama.cpp names its tensors one by one while it builds the model (add()); load() then reads all of them in file
+// order, in large aligned windows, several under way at once, and copies them to their places. Experts between them are
+// skipped.
+#pragma once
+
+#include "engine/engine.h"
+#include "io/io.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+struct ggml_tensor;
+
+namespace larder {
+
+// A llama_model_set_tensor_data_t that does nothing.
+void ignore_tensor(ggml_tensor *tensor, void *user);
+
+class ResidentWeights {
+  public:
+    ResidentWeights(const ModelLayout &layout, Reader &reader) : layout_(layout), reader_(reader) {}
+
+    // Notes where `tensor` goes. A tensor the file does not have, or has in another shape or type, is an error that
+    // load() throws: this is called by llama.cpp, which no exception may cross.
+    void add(ggml_tensor *tensor) noexcept;
+
+    // Reads everything that was added. Throws Error(model) for what add() found wrong, Error(io) for failed reads.
+    // `progress` may be empty.
+    void load(const std::function<void(uint64_t, uint64_t)> &progress);
+
+    // Memory that load() uses for a while.
+    static uint64_t buffer_bytes();
+
+  private:
+    struct Piece {
+        Extent extent;
+        char *into = nullptr;
+        const std::string *name = nullptr;
+    };
+    struct Chunk { // one read
+        uint32_t file = 0;
+        Window window;
+        uint64_t needed = 0;    // bytes of the window that must arrive
+        size_t first_piece = 0; // the first piece that reaches into it
+    };
+
+    [[nodiscard]] std::vector<Chunk> chunks() const;
+    void copy_out(const Chunk &chunk, const char *from) const;
+
+    const ModelLayout &layout_;
+    Reader &reader_;
+    std::vector<Piece> pieces_;
+    std::string complaint_; // the first thing add() found wrong
+};
+
+} // namespace larder

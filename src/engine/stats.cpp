@@ -1,0 +1,78 @@
+// The engine's figures as JSON and as one line.
+#include "engine/engine.h"
+
+#include "base/bytes.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace larder {
+
+namespace {
+
+double per_second(uint64_t tokens, double ms) { return ms > 0 ? static_cast<double>(tokens) * 1000.0 / ms : 0; }
+
+double hit_rate(const StoreStats &store) {
+    const uint64_t accesses = store.expert_hits + store.expert_misses;
+    return accesses > 0 ? static_cast<double>(store.expert_hits) / static_cast<double>(accesses) : 0;
+}
+
+} // namespace
+
+std::string stats_json(const Engine &engine) {
+    const EngineStats stats = engine.stats();
+    const MemoryPlan &plan = engine.plan();
+    const nlohmann::ordered_json json = {
+        {"model", engine.layout().files.front()},
+        {"prompt_tokens", stats.prompt_tokens},
+        {"decode_tokens", stats.decode_tokens},
+        {"prompt_tok_s", per_second(stats.prompt_tokens, stats.prompt_ms)},
+        {"decode_tok_s", per_second(stats.decode_tokens, stats.decode_ms)},
+        {"ttft_ms", stats.ttft_ms},
+        {"load_ms", stats.load_ms},
+        {"expert_hits", stats.store.expert_hits},
+        {"expert_misses", stats.store.expert_misses},
+        {"hit_rate", hit_rate(stats.store)},
+        {"evictions", stats.store.evictions},
+        {"slice_reads", stats.store.slice_reads},
+        {"bytes_read", stats.store.bytes_read},
+        {"read_errors", stats.store.read_errors},
+        {"stall_ms", static_cast<double>(stats.store.stall_us) / 1000.0},
+        {"budget_bytes", plan.budget_bytes},
+        {"budget_source", plan.budget_source},
+        {"arena_bytes", plan.arena_bytes},
+        {"resident_bytes", plan.fixed.resident},
+        {"kv_bytes", plan.fixed.kv},
+        {"compute_bytes", plan.fixed.compute},
+        {"overhead_bytes", plan.fixed.overhead},
+        {"reserve_bytes", plan.reserve_bytes},
+        {"floor_bytes", plan.floor_bytes},
+        {"slots", plan.slots},
+        {"rss_bytes", stats.memory.rss_bytes},
+        {"peak_rss_bytes", stats.memory.peak_rss_bytes},
+        {"vm_swap_bytes", stats.memory.vm_swap_bytes},
+        {"disk_read_bytes", stats.memory.read_bytes},
+        {"disk_written_bytes", stats.memory.written_bytes},
+        {"io_backend", engine.reader_info().backend},
+        {"direct_io", engine.reader_info().direct_io},
+        {"threads", engine.threads()},
+        {"ctx_tokens", engine.ctx_tokens()},
+    };
+    return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string stats_line(const Engine &engine) {
+    const EngineStats stats = engine.stats();
+    std::string line =
+        fmt::format("prompt {} tokens, {:.2f} tok/s | decode {} tokens, {:.2f} tok/s | first token {:.0f} ms",
+                    stats.prompt_tokens, per_second(stats.prompt_tokens, stats.prompt_ms), stats.decode_tokens,
+                    per_second(stats.decode_tokens, stats.decode_ms), stats.ttft_ms);
+    if (engine.layout().n_expert > 0) {
+        line += fmt::format(" | hit rate {:.1f} %, {} read", 100 * hit_rate(stats.store),
+                            format_bytes(stats.store.bytes_read));
+    }
+    return line + fmt::format(" | peak RSS {} of {}, swap {}", format_bytes(stats.memory.peak_rss_bytes),
+                              format_bytes(engine.plan().budget_bytes), format_bytes(stats.memory.vm_swap_bytes));
+}
+
+} // namespace larder
