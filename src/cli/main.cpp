@@ -1,12 +1,17 @@
 // The larder program: parses the command line, runs the chosen subcommand, reports errors in one line.
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/engine_flags.h"
 #include "engine/engine.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -31,7 +36,9 @@ int main(int argc, char **argv) {
     larder::add_verify(app, body);
 
     try {
-        app.parse(argc, argv);
+        std::vector<std::string> arguments = larder::with_long_names(argc, argv);
+        std::reverse(arguments.begin(), arguments.end()); // CLI11 takes them from the back
+        app.parse(std::move(arguments));
         return body();
     } catch (const CLI::ParseError &error) {
         return app.exit(error) == 0 ? 0 : larder::exit_code(larder::ErrorKind::usage);

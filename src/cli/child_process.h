@@ -1,0 +1,32 @@
+// child_process.h — another larder process whose standard output is read line by line.
+#pragma once
+
+#include "base/unique_fd.h"
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace larder {
+
+class ChildProcess {
+  public:
+    // Starts this very program with `arguments`. Its standard error is ours. Throws Error(io).
+    explicit ChildProcess(const std::vector<std::string> &arguments);
+    ~ChildProcess(); // ends it if it still runs
+    ChildProcess(const ChildProcess &) = delete;
+    ChildProcess &operator=(const ChildProcess &) = delete;
+
+    // The next line of its output without the newline; false at the end.
+    bool read_line(std::string &line);
+    // Waits for its end. Its exit code, or 128 + the signal that killed it.
+    int wait();
+
+  private:
+    pid_t pid_ = -1;
+    UniqueFd output_;
+    std::string pending_;
+};
+
+} // namespace larder

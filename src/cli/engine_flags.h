@@ -1,0 +1,35 @@
+// engine_flags.h — the flags every command that loads a model shares. Names are llama.cpp's where it has one.
+#pragma once
+
+#include "engine/engine.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace larder {
+
+// What the flags said. Values stay as text where their meaning needs a check that names the flag.
+struct EngineFlags {
+    EngineOptions options;
+    std::string reserve;
+    std::string arena;
+    std::string flash_attention = "auto";
+    std::string io_backend = "auto";
+    std::string direct_io = "auto";
+};
+
+// Adds -m, -c, -t and so on. --ram is the command's own, as some take several.
+void add_engine_flags(CLI::App &command, EngineFlags &flags);
+
+// The options with `ram` as budget (empty: what the machine can give). Throws Error(usage).
+EngineOptions engine_options(const EngineFlags &flags, const std::string &ram);
+
+// The same flags as arguments for another larder process.
+std::vector<std::string> as_arguments(const EngineFlags &flags);
+
+// llama.cpp spells some short flags with several letters (-ub, -fa, -ctk). Replaces those by their long names.
+std::vector<std::string> with_long_names(int argc, char **argv);
+
+} // namespace larder
