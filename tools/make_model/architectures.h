@@ -1,0 +1,53 @@
+// architectures.h — the model families the tool can write, and the hyper-parameters of each.
+#pragma once
+
+#include <gguf.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace larder::make_model {
+
+// The sizes a caller may choose. `experts` and `top_k` are 0 in a dense model.
+struct Shape {
+    uint32_t layers;
+    uint32_t experts;
+    uint32_t top_k;
+    uint32_t embd;
+    uint32_t ff; // hidden size of one expert, or of the feed-forward network of a dense model
+    uint32_t heads;
+    uint32_t vocab;
+    uint32_t ctx;
+
+    [[nodiscard]] uint32_t head_size() const { return embd / heads; }
+};
+
+// Writes keys under the architecture's prefix.
+class KeyWriter;
+
+struct Architecture {
+    std::string_view name;
+    std::string_view quant; // what is written when no quantisation is asked for
+    Shape defaults;
+    uint32_t layers_min;  // llama.cpp aborts on a hybrid that has layers of one kind only
+    bool small_embedding; // the model scales token embeddings up, or multiplies by them to get logits
+    void (*write_keys)(const KeyWriter &keys, const Shape &shape);
+    // Names of the tensors that llama.cpp takes if the file has them and that this model shall have.
+    std::vector<std::string> (*optional_tensors)(const Shape &shape);
+};
+
+std::span<const Architecture> architectures();
+
+// Throws Error(usage) that lists the known names.
+const Architecture &find_architecture(std::string_view name);
+
+// Throws Error(usage) that names the flag, for sizes that no model of this architecture can have.
+void check_shape(const Architecture &architecture, const Shape &shape);
+
+// All keys of the model but those of the vocabulary and of the file.
+void write_hyper_parameters(gguf_context *metadata, const Architecture &architecture, const Shape &shape);
+
+} // namespace larder::make_model
