@@ -1,0 +1,149 @@
+// What goes wrong for users gets one clear line, a remedy and an exit code; and nothing else is lost.
+#include "base/bytes.h"
+#include "support/process.h"
+#include "support/scratch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace larder::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char *small_model = "--arch qwen3moe --quant q8_0";
+
+class BadInput : public testing::Test {
+  protected:
+    // Runs larder and expects failure with one line on standard error that contains `text`.
+    void refused(const std::vector<std::string> &arguments, int exit_code, const std::string &text) {
+        const Finished result = larder(arguments);
+        EXPECT_EQ(result.exit_code, exit_code) << result.err;
+        EXPECT_THAT(result.err, HasSubstr(text));
+        EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+        EXPECT_EQ(result.out, "");
+    }
+    std::string write(const std::string &name, const std::string &content) {
+        const std::string path = scratch_ / name;
+        std::ofstream(path, std::ios::binary) << content;
+        return path;
+    }
+
+    Scratch scratch_;
+};
+
+TEST_F(BadInput, AFileThatIsNotAModelIsNamed) {
+    refused({"run", "-m", write("notes.txt", "dear diary"), "-p", "x"}, 1, "notes.txt");
+    refused({"run", "-m", write("empty.gguf", ""), "-p", "x"}, 1, "empty.gguf");
+    refused({"run", "-m", scratch_ / "absent.gguf", "-p", "x"}, 1, "absent.gguf");
+    refused({"inspect", scratch_ / "absent.gguf"}, 1, "No such file");
+}
+
+TEST_F(BadInput, AModelCutAnywhereIsRefusedBeforeItRuns) {
+    const std::string whole = contents(make_model(scratch_, "whole.gguf", small_model));
+    for (const size_t length : {size_t{10}, size_t{2000}, whole.size() / 2, whole.size() - 1}) {
+        refused({"run", "-m", write("cut.gguf", whole.substr(0, length)), "-p", "x"}, 1, "cut.gguf");
+    }
+}
+
+TEST_F(BadInput, AWrongVersionIsSaid) {
+    std::string bytes = contents(make_model(scratch_, "whole.gguf", small_model));
+    bytes[4] = 99;
+    refused({"run", "-m", write("future.gguf", bytes), "-p", "x"}, 1, "version");
+}
+
+TEST_F(BadInput, ABudgetWithATypoIsRefusedAndExplained) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    refused({"run", "-m", model, "--ram", "8GG", "-p", "x"}, 2, "--ram: '8GG' is not a size");
+    refused({"verify", "-m", model, "--ram", "many"}, 2, "--ram: 'many' is not a size");
+}
+
+TEST_F(BadInput, ABudgetBelowTheFloorNamesTheSmallestThatWorks) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    const Finished result = larder({"run", "-m", model, "--ram", "20M", "-p", "x", "-t", "2"});
+    EXPECT_EQ(result.exit_code, 3);
+    const size_t at = result.err.find("use --ram ");
+    ASSERT_NE(at, std::string::npos) << result.err;
+    const uint64_t named = std::stoull(result.err.substr(at + 10));
+    // A little above it, as what the process holds at the start differs by some pages from run to run.
+    EXPECT_EQ(larder({"run", "-m", model, "--ram", std::to_string(named + 2) + "M", "-p", "x", "-n", "1", "-t", "2"})
+                  .exit_code,
+              0);
+    EXPECT_EQ(larder({"run", "-m", model, "--ram", std::to_string(named - 4) + "M", "-p", "x", "-n", "1", "-t", "2"})
+                  .exit_code,
+              3);
+}
+
+TEST_F(BadInput, WrongFlagsExitWithTwo) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    EXPECT_EQ(larder({"run", "-m", model, "--no-such-flag"}).exit_code, 2);
+    EXPECT_EQ(larder({"run", "-p", "x"}).exit_code, 2);
+    EXPECT_EQ(larder({"fly"}).exit_code, 2);
+    refused({"run", "-m", model, "--cache-type-k", "q3_9", "-p", "x"}, 2, "--cache-type-k");
+    refused({"run", "-m", model, "-f", scratch_ / "absent.txt"}, 1, "absent.txt");
+}
+
+TEST_F(BadInput, APromptLongerThanTheContextIsRefused) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    std::string prompt;
+    for (int i = 0; i < 400; i++) {
+        prompt += "word ";
+    }
+    const Finished result = larder({"run", "-m", model, "-c", "64", "-p", prompt, "-q"});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("raise -c"));
+}
+
+TEST_F(BadInput, ADenseModelRunsAndSaysThereIsNothingToStream) {
+    const std::string model = make_model(scratch_, "dense.gguf", "--arch qwen3 --quant q8_0");
+    const Finished result = larder({"run", "-m", model, "-p", "x", "-n", "2", "--temp", "0"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("no routed experts to stream"));
+}
+
+TEST_F(BadInput, AFullDiskForTheStatsIsAnErrorButTheAnswerIsGiven) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    const Finished result =
+        larder({"run", "-m", model, "-p", "x", "-n", "3", "--temp", "0", "-q", "--stats", "/dev/full"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("--stats: cannot write /dev/full: No space left on device"));
+    EXPECT_GT(result.out.size(), 1U);
+    refused({"run", "-m", model, "-p", "x", "--stats", scratch_ / "no/such/folder/s.json"}, 1, "--stats: cannot write");
+}
+
+// Chat lines until the model was cut are answered; then the answer fails with its cause; then the file is whole again.
+TEST_F(BadInput, AFileThatShrinksWhileRunningFailsOneAnswerAndNotTheNext) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    const std::string whole = contents(model);
+    Process chat({LARDER_PROGRAM, "run", "-m", model, "--arena", "4M", "-n", "4", "--temp", "0"});
+    chat.type("first\n");
+    ASSERT_TRUE(chat.wait_for_output_lines(1));
+    std::filesystem::resize_file(model, whole.size() / 4);
+    chat.type("second\n");
+    ASSERT_TRUE(chat.wait_for_error("ended early"));
+    std::ofstream(model, std::ios::binary | std::ios::in) << whole;
+    ASSERT_EQ(contents(model), whole);
+    chat.type("third\n");
+    const Finished result = chat.wait();
+    EXPECT_EQ(result.exit_code, 1); // an answer failed
+    EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr(model));
+}
+
+TEST_F(BadInput, AFileThatIsDeletedWhileRunningIsReadToTheEnd) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    Process chat({LARDER_PROGRAM, "run", "-m", model, "--arena", "4M", "-n", "4", "--temp", "0"});
+    ASSERT_TRUE(chat.wait_for_error("arena"));
+    std::filesystem::remove(model); // it is open: its bytes stay until larder ends
+    chat.type("first\n");
+    const Finished result = chat.wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+} // namespace
+} // namespace larder::test

@@ -1,0 +1,150 @@
+// larder run as its user meets it.
+#include "support/process.h"
+#include "support/scratch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <unistd.h>
+
+#include <csignal>
+
+namespace larder::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Run : public testing::Test {
+  protected:
+    Scratch scratch_;
+    std::string model_ = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
+    [[nodiscard]] nlohmann::json stats() const { return nlohmann::json::parse(contents(scratch_ / "s.json")); }
+};
+
+TEST_F(Run, TheSameSeedGivesTheSameAnswerWhateverTheArena) {
+    const std::vector<std::string> base = {"run", "-m", model_, "-p", "a b c", "-n", "12", "-s", "7", "-q"};
+    std::vector<std::string> small = base;
+    small.insert(small.end(), {"--arena", "3M"});
+    const Finished large_run = larder(base);
+    const Finished small_run = larder(small);
+    EXPECT_EQ(large_run.exit_code, 0) << large_run.err;
+    EXPECT_GT(large_run.out.size(), 12U);
+    EXPECT_EQ(large_run.out, small_run.out);
+}
+
+TEST_F(Run, BothIoBackendsGiveTheSameAnswerAndSayWhichTheyAre) {
+    std::vector<std::string> outputs;
+    for (const std::string backend : {"io_uring", "pread"}) {
+        for (const std::string direct : {"auto", "off"}) {
+            const Finished result =
+                larder({"run", "-m", model_, "--arena", "3M", "-p", "a b c", "-n", "12", "--temp", "0", "-q", "--io",
+                        backend, "--direct-io", direct, "--stats", scratch_ / "s.json"});
+            ASSERT_EQ(result.exit_code, 0) << result.err;
+            EXPECT_EQ(stats().at("io_backend"), backend);
+            if (direct == "off") {
+                EXPECT_EQ(stats().at("direct_io"), false);
+            }
+            outputs.push_back(result.out);
+        }
+    }
+    EXPECT_THAT(outputs, testing::Each(outputs.front()));
+}
+
+TEST_F(Run, TheStatsFileHasEveryFigureThatIsPromised) {
+    const Finished result = larder({"run", "-m", model_, "--ram", "200M", "-p", "hello there", "-n", "5", "--temp", "0",
+                                    "--ignore-eos", "--stats", scratch_ / "s.json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const nlohmann::json json = stats();
+    for (const char *name :
+         {"prompt_tokens",  "decode_tokens",  "prompt_tok_s", "decode_tok_s",  "ttft_ms",      "load_ms",
+          "expert_hits",    "expert_misses",  "hit_rate",     "evictions",     "bytes_read",   "stall_ms",
+          "arena_bytes",    "resident_bytes", "kv_bytes",     "compute_bytes", "budget_bytes", "budget_source",
+          "peak_rss_bytes", "vm_swap_bytes",  "io_backend",   "direct_io"}) {
+        EXPECT_TRUE(json.contains(name)) << name;
+    }
+    EXPECT_EQ(json.at("budget_source"), "--ram");
+    EXPECT_EQ(json.at("decode_tokens"), 4); // the last token that is shown needs no evaluation
+    EXPECT_GT(json.at("expert_misses"), 0);
+    EXPECT_GT(json.at("bytes_read"), 0);
+    EXPECT_GT(json.at("decode_tok_s"), 0);
+    EXPECT_GT(json.at("peak_rss_bytes"), json.at("resident_bytes"));
+    EXPECT_THAT(result.err, HasSubstr("tok/s"));
+    EXPECT_THAT(result.err, HasSubstr("hit rate"));
+}
+
+TEST_F(Run, Sigusr2WritesTheStatsWhileItRuns) {
+    Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "3", "--temp", "0", "--stats", scratch_ / "s.json"});
+    ASSERT_TRUE(chat.wait_for_error("arena"));
+    EXPECT_EQ(contents(scratch_ / "s.json"), "");
+    chat.signal(SIGUSR2);
+    for (int i = 0; i < 500 && contents(scratch_ / "s.json").empty(); i++) {
+        usleep(10'000);
+    }
+    EXPECT_EQ(stats().at("prompt_tokens"), 0);
+    chat.type("hello\n");
+    EXPECT_EQ(chat.wait().exit_code, 0);
+    EXPECT_GT(stats().at("prompt_tokens"), 0);
+}
+
+TEST_F(Run, TheChatTemplateIsAppliedUnlessRaw) {
+    const auto prompt_tokens = [&](std::vector<std::string> more) {
+        std::vector<std::string> arguments = {"run", "-m", model_, "-p",      "hello",
+                                              "-n",  "1",  "-q",   "--stats", scratch_ / "s.json"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        EXPECT_EQ(larder(arguments).exit_code, 0);
+        return stats().at("prompt_tokens").get<int>();
+    };
+    const int templated = prompt_tokens({});
+    EXPECT_GT(templated, prompt_tokens({"--raw"}));
+    EXPECT_GT(prompt_tokens({"-sys", "You are a cook."}), templated);
+}
+
+TEST_F(Run, AChatKeepsItsContextAndEvaluatesOnlyWhatIsNew) {
+    const Finished one = [&] {
+        Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "4", "--temp", "0", "--stats", scratch_ / "s.json"});
+        chat.type("hello\n");
+        return chat.wait();
+    }();
+    EXPECT_EQ(one.exit_code, 0) << one.err;
+    const int first = stats().at("prompt_tokens");
+    Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "4", "--temp", "0", "--stats", scratch_ / "s.json"});
+    chat.type("hello\nhello\n");
+    EXPECT_EQ(chat.wait().exit_code, 0);
+    const int both = stats().at("prompt_tokens");
+    EXPECT_GT(both, first);
+    EXPECT_LT(both, 3 * first); // the second prompt holds the first one and its answer; they are not evaluated again
+}
+
+TEST_F(Run, CtrlCStopsTheAnswerAndThenTheProgram) {
+    Process chat({LARDER_PROGRAM, "run", "-m", model_, "--ignore-eos", "--temp", "0", "-c", "100000", "--stats",
+                  scratch_ / "s.json"});
+    ASSERT_TRUE(chat.wait_for_error("arena"));
+    chat.type("hello\n");
+    ASSERT_TRUE(chat.wait_for_output_bytes(20));
+    chat.signal(SIGINT);
+    ASSERT_TRUE(chat.wait_for_output_lines(1)); // the answer ended long before its context was full
+    chat.signal(SIGINT);
+    const Finished result = chat.wait_with_open_input();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_LT(stats().at("decode_tokens"), 50'000);
+    EXPECT_THAT(result.err, HasSubstr("tok/s"));
+}
+
+TEST_F(Run, HelpNamesTheFlagsAndVersionNamesLlamaCpp) {
+    const Finished help = larder({"run", "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    for (const char *flag :
+         {"--model", "--ram", "--prompt", "--ctx-size", "--threads", "--stats", "--temp", "--top-k", "--raw"}) {
+        EXPECT_THAT(help.out, HasSubstr(flag));
+    }
+    EXPECT_THAT(help.out, Not(HasSubstr("verify-side")));
+    const Finished version = larder({"--version"});
+    EXPECT_EQ(version.exit_code, 0);
+    EXPECT_THAT(version.out, HasSubstr("larder 0."));
+    EXPECT_THAT(version.out, HasSubstr("llama.cpp 0.5.0"));
+}
+
+} // namespace
+} // namespace larder::test

@@ -1,0 +1,60 @@
+#include "support/process.h"
+#include "support/scratch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace larder::test {
+namespace {
+
+using testing::HasSubstr;
+
+class Verify : public testing::Test {
+  protected:
+    Scratch scratch_;
+};
+
+TEST_F(Verify, WritesEvidenceForEveryBudget) {
+    const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
+    const Finished result = larder(
+        {"verify", "-m", model, "--ram", "120M", "--ram", "200M", "-n", "6", "--out", scratch_ / "ab-test.json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("yes, "));
+    const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
+    EXPECT_EQ(json.at("all_passed"), true);
+    EXPECT_GT(json.at("positions"), 60);
+    EXPECT_GT(json.at("stock").at("peak_rss_bytes"), 0);
+    ASSERT_EQ(json.at("runs").size(), 2U);
+    for (const auto &run : json.at("runs")) {
+        EXPECT_EQ(run.at("equal"), true);
+        EXPECT_LE(run.at("peak_rss_bytes"), run.at("budget_bytes"));
+        EXPECT_EQ(run.at("vm_swap_bytes"), 0);
+        EXPECT_GT(run.at("bytes_read"), 0);
+        EXPECT_GT(run.at("hit_rate"), 0);
+        EXPECT_TRUE(run.contains("evictions"));
+    }
+}
+
+// What verify reports is what it saw: two models that differ in the seed of their weights cannot pass for one another.
+TEST_F(Verify, FailsWhenLogitsDiffer) {
+    const std::string one = make_model(scratch_, "one.gguf", "--arch qwen3moe --quant q4_k_m --seed 1");
+    const std::string two = make_model(scratch_, "two.gguf", "--arch qwen3moe --quant q4_k_m --seed 2");
+    const Finished result =
+        larder({"verify", "-m", one, "--against", two, "--ram", "200M", "-n", "2", "--out", scratch_ / "ab-test.json"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("logits differ from stock llama.cpp from position 0 on"));
+    const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
+    EXPECT_EQ(json.at("all_passed"), false);
+    EXPECT_EQ(json.at("runs").at(0).at("equal"), false);
+}
+
+TEST_F(Verify, ReportsASideThatIsRefused) {
+    const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
+    const Finished result = larder({"verify", "-m", model, "--ram", "10M", "-n", "2", "--out", ""});
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_THAT(result.err, HasSubstr("too small"));
+}
+
+} // namespace
+} // namespace larder::test
