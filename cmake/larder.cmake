@@ -10,16 +10,16 @@ if(LARDER_SANITIZE)
 endif()
 target_include_directories(larder_flags INTERFACE "${CMAKE_SOURCE_DIR}/src")
 
-# larder_module(NAME USES modules... LINK libraries...): static library of src/NAME/*.cpp
+# larder_module(NAME USES modules... LINK libraries... LINK_PRIVATE libraries...): static library of src/NAME/*.cpp
 function(larder_module name)
-  cmake_parse_arguments(arg "" "" "USES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "USES;LINK;LINK_PRIVATE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cpp")
   add_library(larder_${name} STATIC ${sources})
   target_link_libraries(larder_${name} PUBLIC larder_flags)
   foreach(used ${arg_USES})
     target_link_libraries(larder_${name} PUBLIC larder_${used})
   endforeach()
-  target_link_libraries(larder_${name} PUBLIC ${arg_LINK})
+  target_link_libraries(larder_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_LINK_PRIVATE})
 endfunction()
 
 # larder_test(NAME LINK targets... LABELS labels... TIMEOUT seconds): tests/NAME/*_test.cpp as one GoogleTest program
@@ -36,5 +36,7 @@ function(larder_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  # Waiting threads that spin would only take the cores from those that work, on a machine that does other things too.
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+                       ENVIRONMENT OMP_WAIT_POLICY=passive)
 endfunction()

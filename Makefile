@@ -1,0 +1,40 @@
+# The commands of the project. `make` lists them. Every one installs and builds what it needs.
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test check sanitize bench format clean
+
+help:
+	@echo "make demo      build larder and run a model bigger than its budget"
+	@echo "make test      build and run all tests"
+	@echo "make check     format, static analysis and layering"
+	@echo "make sanitize  the unit tests under ASan/UBSan and TSan"
+	@echo "make bench     micro benchmarks"
+	@echo "make format    reformat the sources"
+	@echo "make clean     remove build/ (the built llama.cpp stays in the cache)"
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	@cmake --preset release $(if $(LARDER_LLAMA_DIR),-DLARDER_LLAMA_DIR=$(LARDER_LLAMA_DIR)) --log-level=WARNING
+	@cmake --build --preset release
+
+demo: build
+	@scripts/demo.sh build/release
+
+test: build
+	@ctest --preset release
+
+check: build
+	@scripts/check.sh
+
+sanitize: setup
+	@scripts/sanitize.sh
+
+bench: build
+	@build/release/store_bench
+
+format: setup
+	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+clean:
+	rm -rf build
