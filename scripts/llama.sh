@@ -26,11 +26,11 @@ command -v "$cxx" >/dev/null || die "no C++ compiler '$cxx'; run scripts/setup.s
 
 # -march=native differs by machine, so what it means here is part of the key.
 native_isa() { "$cxx" -march=native -dM -E -x c++ /dev/null | grep -E '__(SSE|AVX|FMA|F16C|BMI|ARM|AARCH)' | sort; }
-own_sources_id() { # of a checkout: commit and local changes
-    git -C "$LARDER_LLAMA_DIR" rev-parse HEAD 2>/dev/null || echo "no-git"
-    git -C "$LARDER_LLAMA_DIR" diff HEAD 2>/dev/null || true
+own_sources_id() { # of a checkout: where it is, and every source file's size and time
     echo "$LARDER_LLAMA_DIR"
+    (cd "$LARDER_LLAMA_DIR" && find CMakeLists.txt cmake common ggml include src vendor -type f -printf '%p %s %T@\n' | sort)
 }
+
 fetch_package() {
     local tarball="$cache/$package-$version.tgz"
     if [ ! -f "$tarball" ]; then
@@ -54,6 +54,9 @@ fetch_package() {
     echo "$tarball"
 }
 
+# What of llama.cpp's tree the build and the tests need.
+parts=(CMakeLists.txt LICENSE licenses AUTHORS cmake common ggml include src vendor models/ggml-vocab-gpt-2.gguf)
+
 unpack() { # package -> $home/src, with only what the build and the tests need
     local tarball=$1 work
     work=$(mktemp -d "$cache/unpack.XXXXXX")
@@ -61,13 +64,25 @@ unpack() { # package -> $home/src, with only what the build and the tests need
     git clone --quiet --bare -c advice.detachedHead=false "$work/package/llama/gitRelease.bundle" "$work/llama.git"
     rm -rf "$home/src"
     mkdir -p "$home/src"
-    git -C "$work/llama.git" archive HEAD -- CMakeLists.txt LICENSE licenses AUTHORS cmake common ggml include src \
-        vendor models/ggml-vocab-gpt-2.gguf | tar -x -C "$home/src"
+    git -C "$work/llama.git" archive HEAD -- "${parts[@]}" | tar -x -C "$home/src"
     local diff
     for diff in "$work"/package/llama/patches/*.diff; do
         patch --quiet -d "$home/src" -p1 <"$diff"
     done
     rm -rf "$work"
+}
+
+copy_own() { # the user's checkout -> $home/src, with the diff if it has it not
+    rm -rf "$home/src"
+    mkdir -p "$home/src"
+    (cd "$LARDER_LLAMA_DIR" && tar -c "${parts[@]}") | tar -x -C "$home/src"
+    if ! grep -q 'n_tensors = gguf_get_n_tensors' "$home/src/src/llama-model-loader.cpp"; then
+        say "the checkout lacks upstream pull request 22566; applying it to the copy that is built"
+        local tarball
+        tarball=$(fetch_package)
+        tar -xzf "$tarball" -O package/llama/patches/PR-22566.diff | patch --quiet -d "$home/src" -p1 ||
+            die "pull request 22566 does not apply to $LARDER_LLAMA_DIR; take a checkout of llama.cpp $llama_version"
+    fi
 }
 
 build() {
@@ -85,8 +100,12 @@ build() {
         die "building llama.cpp failed; the last lines of $log: $(tail -n 20 "$log")"
 }
 
+if [ -n "${LARDER_LLAMA_DIR:-}" ] && [ ! -f "$LARDER_LLAMA_DIR/include/llama.h" ]; then
+    die "LARDER_LLAMA_DIR=$LARDER_LLAMA_DIR is not a checkout of llama.cpp"
+fi
 key=$({
     if [ -n "${LARDER_LLAMA_DIR:-}" ]; then own_sources_id; else echo "$package_sha512"; fi
+    echo "${parts[@]}"
     declare -f unpack build
     "$cxx" --version
     native_isa
@@ -107,10 +126,7 @@ if [ -f "$home/done" ]; then
 fi
 
 if [ -n "${LARDER_LLAMA_DIR:-}" ]; then
-    [ -f "$LARDER_LLAMA_DIR/include/llama.h" ] || die "LARDER_LLAMA_DIR=$LARDER_LLAMA_DIR is not a checkout of llama.cpp"
-    grep -q 'files.empty()' "$LARDER_LLAMA_DIR/src/llama-model-loader.cpp" ||
-        die "$LARDER_LLAMA_DIR is not llama.cpp $llama_version or close to it"
-    ln -sfn "$(realpath "$LARDER_LLAMA_DIR")" "$home/src"
+    copy_own
 else
     tarball=$(fetch_package)
     unpack "$tarball"

@@ -29,7 +29,7 @@ void set_nothing(ggml_backend_buffer_t /*buffer*/, ggml_tensor * /*tensor*/, con
                  size_t /*size*/) {}
 void get_nothing(ggml_backend_buffer_t /*buffer*/, const ggml_tensor * /*tensor*/, void * /*data*/, size_t /*offset*/,
                  size_t /*size*/) {
-    LARDER_CHECK(!"an expert tensor was read outside of MUL_MAT_ID");
+    check_failed("no expert tensor is read outside of MUL_MAT_ID", __FILE__, __LINE__);
 }
 void clear_nothing(ggml_backend_buffer_t /*buffer*/, uint8_t /*value*/) {}
 

@@ -13,8 +13,6 @@
 #include <algorithm>
 #include <cstring>
 
-extern "C" void ggml_barrier(struct ggml_threadpool *threadpool);
-
 namespace larder {
 
 namespace {
@@ -82,7 +80,8 @@ class Run {
           quantised_(needs_quantising(op)), panels_(ggml_cpu_iqp_supports_mul_mat_id(op) && !params->use_ref) {
         const WorkLayout at = work_layout(params->nth, op);
         LARDER_CHECK(at.total <= params->wsize);
-        auto *base = reinterpret_cast<char *>(align_up(reinterpret_cast<uintptr_t>(params->wdata), section_alignment));
+        const auto address = reinterpret_cast<uintptr_t>(params->wdata);
+        char *const base = static_cast<char *>(params->wdata) + (align_up(address, section_alignment) - address);
         input_row_bytes_ = ggml_row_size(traits_->vec_dot_type, input_->ne[0]);
         row_begin_ = reinterpret_cast<uint32_t *>(base + at.row_begin);
         row_fill_ = reinterpret_cast<uint32_t *>(base + at.row_fill);

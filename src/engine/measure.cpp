@@ -53,8 +53,11 @@ FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
 FixedBytes measure_fixed(const ModelLayout &layout, const EngineOptions &resolved) {
     llama_model_params params = model_params(Residency::arena);
     params.no_alloc = true;
+    params.load_mode = LLAMA_LOAD_MODE_NONE; // nothing is mapped
     take_llama_errors();
-    const ModelHandle model(llama_model_init_from_user(layout.metadata.get(), ignore_tensor, nullptr, params));
+    // llama.cpp's own loader, as it checks every tensor against the model's settings; llama_model_init_from_user()
+    // believes the settings, and a graph built on wrong ones ends the process.
+    const ModelHandle model(llama_model_load_from_file(layout.files.front().c_str(), params));
     if (model == nullptr) {
         throw Error(
             ErrorKind::model,

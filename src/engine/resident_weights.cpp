@@ -25,6 +25,14 @@ constexpr size_t chunk_count = 8;
 
 std::string shape_text(const int64_t *ne) { return fmt::format("[{}, {}, {}, {}]", ne[0], ne[1], ne[2], ne[3]); }
 
+// llama.cpp asks for a few tensors in more dimensions than they have in the file (its TENSOR_ALLOW_RESHAPE). Their
+// bytes are the same ones in the same order.
+bool has_shape_of(const TensorInfo &info, const ggml_tensor &tensor) {
+    const auto ones = std::find_if(info.shape.rbegin(), info.shape.rend(), [](int64_t extent) { return extent != 1; });
+    const bool reshaped = std::max<int64_t>(1, info.shape.rend() - ones) != ggml_n_dims(&tensor);
+    return reshaped || std::equal(info.shape.begin(), info.shape.end(), tensor.ne);
+}
+
 // Page-aligned memory for the reads under way.
 class Buffers {
   public:
@@ -45,8 +53,6 @@ class Buffers {
 
 } // namespace
 
-void ignore_tensor(ggml_tensor * /*tensor*/, void * /*user*/) {}
-
 uint64_t ResidentWeights::buffer_bytes() { return Buffers::bytes; }
 
 void ResidentWeights::add(ggml_tensor *tensor) noexcept {
@@ -56,7 +62,7 @@ void ResidentWeights::add(ggml_tensor *tensor) noexcept {
     }
     if (info == nullptr) {
         complaint_ = fmt::format("the model lacks the tensor '{}'", tensor->name);
-    } else if (info->type != tensor->type || !std::equal(info->shape.begin(), info->shape.end(), tensor->ne) ||
+    } else if (info->type != tensor->type || !has_shape_of(*info, *tensor) ||
                info->extent.bytes != ggml_nbytes(tensor)) {
         complaint_ = fmt::format("tensor '{}' is {} {} in the file, but the model's settings ask for {} {}", info->name,
                                  info->type_name, shape_text(info->shape.data()), ggml_type_name(tensor->type),

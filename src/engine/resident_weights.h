@@ -16,9 +16,6 @@ struct ggml_tensor;
 
 namespace larder {
 
-// A llama_model_set_tensor_data_t that does nothing.
-void ignore_tensor(ggml_tensor *tensor, void *user);
-
 class ResidentWeights {
   public:
     ResidentWeights(const ModelLayout &layout, Reader &reader) : layout_(layout), reader_(reader) {}

@@ -51,6 +51,21 @@ common_params_sampling to_common(const SamplingOptions &options) {
     return params;
 }
 
+common_sampler_ptr make_sampler(const llama_model *model, common_params_sampling &params) {
+    take_llama_errors();
+    std::string reason;
+    try {
+        if (common_sampler_ptr sampler{common_sampler_init(model, params)}) {
+            return sampler;
+        }
+        reason = take_llama_errors();
+    } catch (const std::exception &error) { // of a grammar that cannot be read
+        reason = error.what();
+    }
+    throw Error(ErrorKind::usage, fmt::format("the sampler cannot be made: {}", reason),
+                "check --grammar and the sampling flags");
+}
+
 } // namespace
 
 class Session::Impl {
@@ -65,19 +80,14 @@ class Session::Impl {
                 }
             }
         }
-        take_llama_errors();
-        sampler_.reset(common_sampler_init(engine_.model.get(), params_));
-        if (sampler_ == nullptr) {
-            throw Error(ErrorKind::usage, fmt::format("the sampler cannot be made: {}", take_llama_errors()),
-                        "check --grammar and the sampling flags");
-        }
+        sampler_ = make_sampler(engine_.model.get(), params_);
         drop_all();
     }
     ~Impl() { drop_all(); }
     Impl(const Impl &) = delete;
     Impl &operator=(const Impl &) = delete;
 
-    bool prefill(std::span<const Token> tokens, const std::function<void(uint32_t, uint32_t)> &on_batch) {
+    bool prefill(std::span<const Token> tokens, const std::function<void(uint32_t, uint32_t)> &after_batch) {
         if (tokens.empty()) {
             throw Error(ErrorKind::usage, "the prompt is empty", "give some text");
         }
@@ -103,8 +113,8 @@ class Session::Impl {
             }
             engine_.prompt_tokens += count;
             add_to(engine_.prompt_ms, last_ms_);
-            if (on_batch) {
-                on_batch(static_cast<uint32_t>(first), static_cast<uint32_t>(count));
+            if (after_batch) {
+                after_batch(static_cast<uint32_t>(first), static_cast<uint32_t>(count));
             }
         }
         return true;
@@ -123,8 +133,7 @@ class Session::Impl {
     }
 
     Token sample() {
-        const Token token = common_sampler_sample(sampler_.get(), engine_.context.get(), -1);
-        common_sampler_accept(sampler_.get(), token, true);
+        const Token token = choose();
         if (first_token_pending_) {
             first_token_pending_ = false;
             engine_.ttft_ms = ms_since(generation_begin_);
@@ -141,6 +150,17 @@ class Session::Impl {
     }
 
   private:
+    Token choose() {
+        try {
+            const Token token = common_sampler_sample(sampler_.get(), engine_.context.get(), -1);
+            common_sampler_accept(sampler_.get(), token, true);
+            return token;
+        } catch (const std::exception &error) {
+            throw Error(ErrorKind::usage, fmt::format("no token can come next: {}", error.what()),
+                        "a grammar that has come to its end needs the end of text: leave out --ignore-eos");
+        }
+    }
+
     // One llama_decode. False if the user stopped it.
     bool evaluate(std::span<const Token> tokens, bool last_batch) {
         llama_batch &batch = batch_.batch;

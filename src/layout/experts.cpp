@@ -143,7 +143,8 @@ void add_size_classes(ModelLayout &layout) {
         size_class.slot_bytes = std::max(size_class.slot_bytes, widest_window(layout, expert));
         size_class.n_slices += expert.n_expert;
     }
-    for (auto &[slice_bytes, size_class] : classes) {
+    for (auto &entry : classes) {
+        SizeClass &size_class = entry.second;
         size_class.n_slices_per_token = largest_pass(layout, [&](const ExpertTensor &expert) -> uint64_t {
             return expert.slice_bytes == size_class.slice_bytes ? expert.n_expert_used : 0;
         });

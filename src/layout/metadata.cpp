@@ -89,7 +89,7 @@ uint64_t Metadata::element(const std::string &key, gguf_type type, const void *d
     case GGUF_TYPE_UINT64:
         return load<uint64_t>(data, index);
     case GGUF_TYPE_INT8:
-        number = load<int8_t>(data, index);
+        number = int64_t{load<int8_t>(data, index)};
         break;
     case GGUF_TYPE_INT16:
         number = load<int16_t>(data, index);

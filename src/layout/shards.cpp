@@ -113,7 +113,7 @@ Shards read_shards(const std::string &path) {
     }
     const std::string prefix = shard_prefix(given, given_index, count);
     for (uint64_t index = 0; index < count; index++) {
-        shards.files.push_back(index == given_index ? std::move(given)
+        shards.files.push_back(index == given_index ? given
                                                     : read_sibling(prefix + shard_suffix(index, count), index, count));
     }
     shards.metadata = merge(shards.files);

@@ -119,7 +119,7 @@ uint64_t share_out(const std::vector<SizeClass> &classes, uint64_t bytes, std::v
                 continue;
             }
             // 128 bits: both factors may be terabytes.
-            const auto weight = static_cast<unsigned __int128>(size_class.n_slices * size_class.slot_bytes);
+            const auto weight = static_cast<unsigned __int128>(size_class.n_slices) * size_class.slot_bytes;
             const auto share = static_cast<uint64_t>(weight * whole / weights);
             const uint64_t given = std::min(share / size_class.slot_bytes, missing);
             slots[i] += given;

@@ -1,6 +1,7 @@
 // The memory promise, proven by the kernel: a model three times the budget runs in a cgroup whose limit is the budget,
 // swap off, and is neither killed nor bigger than it said.
 #include "base/bytes.h"
+#include "base/unique_fd.h"
 #include "support/cgroup.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -8,7 +9,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <fstream>
+#include <vector>
 
 namespace larder::test {
 namespace {
@@ -49,6 +55,44 @@ TEST(MemoryBudget, AModelOfThreeTimesTheBudgetRunsInACgroupOfTheBudget) {
                   stats.at("compute_bytes").get<uint64_t>() + stats.at("overhead_bytes").get<uint64_t>() +
                   stats.at("reserve_bytes").get<uint64_t>() + stats.at("arena_bytes").get<uint64_t>(),
               budget);
+}
+
+// Bytes of a file that the page cache holds.
+uint64_t cached_bytes(const std::string &path) {
+    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const uint64_t size = std::filesystem::file_size(path);
+    void *pages = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+    EXPECT_NE(pages, MAP_FAILED);
+    std::vector<unsigned char> resident((size + 4095) / 4096);
+    EXPECT_EQ(mincore(pages, size, resident.data()), 0);
+    munmap(pages, size);
+    return 4096 * static_cast<uint64_t>(std::count_if(resident.begin(), resident.end(),
+                                                      [](unsigned char page) { return (page & 1U) != 0; }));
+}
+
+void drop_from_page_cache(const std::string &path) {
+    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    fsync(fd.get());
+    posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+TEST(PageCache, HoldsNoMoreThanTheHeaderOfTheModelAfterARunAndNothingOfItIsMapped) {
+    const Scratch scratch;
+    const std::string model = make_model(scratch, "m.gguf", "--arch qwen3moe --quant q8_0");
+    drop_from_page_cache(model);
+    ASSERT_EQ(cached_bytes(model), 0U);
+    Process chat({LARDER_PROGRAM, "run", "-m", model, "--arena", "4M", "-n", "8", "--temp", "0", "--stats",
+                  scratch / "stats.json"});
+    chat.type("hello\n");
+    ASSERT_TRUE(chat.wait_for_output_lines(1));
+    EXPECT_EQ(contents("/proc/" + std::to_string(chat.pid()) + "/maps").find(model), std::string::npos);
+    ASSERT_EQ(chat.wait().exit_code, 0);
+    const auto stats = nlohmann::json::parse(contents(scratch / "stats.json"));
+    if (!stats.at("direct_io").get<bool>()) {
+        GTEST_SKIP() << "the file system refuses direct I/O";
+    }
+    EXPECT_GT(stats.at("bytes_read").get<uint64_t>(), 8 * MiB);
+    EXPECT_LT(cached_bytes(model), 2 * MiB); // the header, and what the kernel read ahead of it
 }
 
 TEST(MemoryBudget, WithoutRamTheLimitOfTheCgroupIsTheBudget) {

@@ -24,6 +24,7 @@ class Process {
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
 
+    [[nodiscard]] pid_t pid() const { return pid_; }
     void type(const std::string &text); // to its standard input
     void end_input();
     void signal(int number) const;

@@ -35,7 +35,6 @@ class KeyWriter {
 namespace {
 
 // llama_expert_gating_func_type of llama.cpp, whose header is private.
-constexpr uint32_t gating_softmax = 1;
 constexpr uint32_t gating_sigmoid = 2;
 
 constexpr uint32_t sliding_window = 64;

@@ -26,8 +26,9 @@ ggml_backend_buffer_type_t hollow_buffer_type() {
             .alloc_buffer =
                 [](ggml_backend_buffer_type_t self, size_t size) {
                     ggml_backend_buffer_i iface = {};
-                    iface.get_base = [](ggml_backend_buffer_t) {
-                        return reinterpret_cast<void *>(alignment); // aligned, and not null, which is all ggml asks
+                    iface.get_base = [](ggml_backend_buffer_t) -> void * {
+                        alignas(alignment) static char base; // aligned and not null, which is all ggml asks
+                        return &base;
                     };
                     return ggml_backend_buffer_init(self, iface, nullptr, size);
                 },
