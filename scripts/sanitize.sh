@@ -2,7 +2,7 @@
 # Builds and runs the unit tests under AddressSanitizer with UBSan, and under ThreadSanitizer.
 #
 # Only larder's own code is instrumented; llama.cpp comes from the cache as it is. OpenMP's barriers are invisible to
-# TSan, so what runs inside a graph is left to the stress tests of the store, which use plain threads.
+# TSan, so that the op's tests run on one thread there; races are looked for in the store's tests, which use plain threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for preset in asan tsan; do

@@ -65,6 +65,7 @@ llama_model_params model_params(Residency residency) {
     params.n_gpu_layers = 0;
     // Both sides of a comparison use the plain kernels; repacked weights give other last bits.
     params.use_extra_bufts = false;
+    params.lazy_mode = LLAMA_LAZY_MODE_OFF; // it maps the file
     if (residency == Residency::arena) {
         static const llama_model_tensor_buft_override overrides[] = {{expert_tensor_pattern, expert_buffer_type()},
                                                                      {nullptr, nullptr}};
