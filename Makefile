@@ -1,6 +1,6 @@
 # The commands of the project. `make` lists them. Every one installs and builds what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check sanitize bench format clean
+.PHONY: help setup configure build demo test check sanitize bench format clean
 
 help:
 	@echo "make demo      build larder and run a model bigger than its budget"
@@ -14,11 +14,14 @@ help:
 setup:
 	@scripts/setup.sh
 
-build: setup
-	@cmake --preset release $(if $(LARDER_LLAMA_DIR),-DLARDER_LLAMA_DIR=$(LARDER_LLAMA_DIR)) --log-level=WARNING
+configure: setup
+	@cmake --preset release $(if $(LARDER_LLAMA_DIR),-DLARDER_LLAMA_DIR=$(LARDER_LLAMA_DIR)) --log-level=WARNING >/dev/null
+
+build: configure
 	@cmake --build --preset release
 
-demo: build
+demo: configure
+	@cmake --build --preset release --target larder larder-make-model
 	@scripts/demo.sh build/release
 
 test: build
@@ -31,7 +34,7 @@ sanitize: setup
 	@scripts/sanitize.sh
 
 bench: build
-	@build/release/store_bench
+	@build/release/bench/store_bench
 
 format: setup
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i

@@ -96,7 +96,7 @@ build() {
         -DGGML_CCACHE=OFF -DCMAKE_EXPORT_NO_PACKAGE_REGISTRY=ON >"$log" 2>&1 ||
         die "configuring llama.cpp failed; the last lines of $log: $(tail -n 5 "$log")"
     cmake --build "$home/build" -j "$(nproc)" --target llama llama-common 2>&1 | tee -a "$log" |
-        awk '/^\[ *[0-9]+%\]/ { p = int(substr($0, 2, 3) / 10); if (p != last) { last = p; print "  llama.cpp " p * 10 "%"; fflush() } }' >&2 ||
+        awk '/^\[ *[0-9]+%\]/ { p = int(substr($0, 2, 3) / 10); if (p > last) { last = p; print "  llama.cpp " p * 10 "%"; fflush() } }' >&2 ||
         die "building llama.cpp failed; the last lines of $log: $(tail -n 20 "$log")"
 }
 
