@@ -175,6 +175,7 @@ void single_answer(Answerer &answerer, const Engine &engine, const RunFlags &fla
     }
     answerer.answer(prompt);
     fmt::print("\n");
+    std::fflush(stdout); // before anything is said on standard error
 }
 
 // Writes the stats when it goes, whatever happened; an error in doing so must not hide the first one.
