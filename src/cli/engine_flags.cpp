@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <utility>
 
@@ -13,6 +15,7 @@ namespace larder {
 namespace {
 
 constexpr std::array<std::pair<const char *, const char *>, 8> long_names = {{
+    {"-no-cnv", "--raw"},
     {"-ub", "--ubatch-size"},
     {"-tb", "--threads-batch"},
     {"-fa", "--flash-attn"},
@@ -20,11 +23,13 @@ constexpr std::array<std::pair<const char *, const char *>, 8> long_names = {{
     {"-ctv", "--cache-type-v"},
     {"-sys", "--system-prompt"},
     {"-dio", "--direct-io"},
-    {"-np", "--parallel"},
 }};
 
-const std::map<std::string, FlashAttention> flash_attention_names = {
-    {"auto", FlashAttention::automatic}, {"on", FlashAttention::on}, {"off", FlashAttention::off}};
+const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", FlashAttention::automatic},
+                                                                     {"on", FlashAttention::on},
+                                                                     {"1", FlashAttention::on},
+                                                                     {"off", FlashAttention::off},
+                                                                     {"0", FlashAttention::off}};
 const std::map<std::string, IoBackend> io_backend_names = {
     {"auto", IoBackend::automatic}, {"io_uring", IoBackend::uring}, {"pread", IoBackend::pread}};
 const std::map<std::string, DirectIo> direct_io_names = {
@@ -42,38 +47,61 @@ template <typename Value> std::vector<std::string> names_of(const std::map<std::
 
 void add_engine_flags(CLI::App &command, EngineFlags &flags) {
     EngineOptions &options = flags.options;
-    command.add_option("-m,--model", options.model_path, "the model, a GGUF (any shard of a split one)")->required();
-    command.add_option("-c,--ctx-size", options.ctx_tokens, "context in tokens (default: the model's, at most 4096)");
-    command.add_option("-t,--threads", options.threads, "threads for decode (default: physical cores)");
-    command.add_option("--threads-batch", options.threads_batch, "-tb: threads for prefill (default: as -t)");
-    command.add_option("-b,--batch-size", options.batch_tokens, "tokens handed to llama.cpp at once")
-        ->capture_default_str();
+    const std::string memory = "Model and memory";
+    command.add_option("-m,--model,model", options.model_path, "the model, a GGUF (any shard of a split one)")
+        ->required()
+        ->group(memory);
+    command.add_option("-c,--ctx-size", options.ctx_tokens, "context in tokens (default: the model's, at most 4096)")
+        ->group(memory);
+    command.add_option("--reserve", flags.reserve, "memory kept free inside the budget (default: min(budget/16, 1G))")
+        ->group(memory);
+    command.add_option("--arena", flags.arena, "at most this much of the budget for experts (default: all there is)")
+        ->group(memory);
+    command.add_flag("--overcommit", options.wishes.overcommit, "accept a budget above what the machine can give")
+        ->group(memory);
+    command.add_option("--cache-type-k", options.cache_type_k, "-ctk: type of the K cache")
+        ->capture_default_str()
+        ->group(memory);
+    command.add_option("--cache-type-v", options.cache_type_v, "-ctv: type of the V cache")
+        ->capture_default_str()
+        ->group(memory);
+
+    const std::string computing = "Computing and reading";
+    command.add_option("-t,--threads", flags.threads, "threads for decode (default: physical cores)")->group(computing);
+    command.add_option("--threads-batch", flags.threads_batch, "-tb: threads for prefill (default: as -t)")
+        ->group(computing);
     command.add_option("--ubatch-size", options.ubatch_tokens, "-ub: tokens computed at once in prefill")
-        ->capture_default_str();
-    command.add_option("--flash-attn", flags.flash_attention, "-fa: flash attention")
+        ->capture_default_str()
+        ->group(computing);
+    command.add_option("--flash-attn", flags.flash_attention, "-fa: flash attention: auto, on or off")
         ->check(CLI::IsMember(names_of(flash_attention_names)))
-        ->capture_default_str();
-    command.add_option("--cache-type-k", options.cache_type_k, "-ctk: type of the K cache")->capture_default_str();
-    command.add_option("--cache-type-v", options.cache_type_v, "-ctv: type of the V cache")->capture_default_str();
-    command.add_option("--reserve", flags.reserve, "memory kept free inside the budget (default: min(budget/16, 1G))");
-    command.add_option("--arena", flags.arena, "at most this much of the budget for experts (default: all there is)");
-    command.add_flag("--overcommit", options.wishes.overcommit, "accept a budget above what the machine can give");
-    command.add_option("--io", flags.io_backend, "how experts are read")
+        ->capture_default_str()
+        ->group(computing);
+    command.add_option("--io", flags.io_backend, "how experts are read: auto, io_uring or pread")
         ->check(CLI::IsMember(names_of(io_backend_names)))
-        ->capture_default_str();
-    command.add_option("--direct-io", flags.direct_io, "-dio: read past the page cache (O_DIRECT)")
+        ->capture_default_str()
+        ->group(computing);
+    command.add_option("--direct-io", flags.direct_io, "past the page cache (O_DIRECT): auto, required or off")
         ->check(CLI::IsMember(names_of(direct_io_names)))
-        ->capture_default_str();
-    command.add_flag("-v,--verbose", options.verbose, "show llama.cpp's log");
+        ->capture_default_str()
+        ->group(computing);
+    command.add_flag("-v,--verbose", options.verbose, "show llama.cpp's log")->group(computing);
 }
 
 EngineOptions engine_options(const EngineFlags &flags, const std::string &ram) {
     EngineOptions options = flags.options;
+    options.threads = static_cast<uint32_t>(std::max(0, flags.threads));
+    options.threads_batch = static_cast<uint32_t>(std::max(0, flags.threads_batch));
     options.flash_attention = flash_attention_names.at(flags.flash_attention);
     options.reader.backend = io_backend_names.at(flags.io_backend);
     options.reader.direct = direct_io_names.at(flags.direct_io);
     if (!ram.empty()) {
         options.wishes.budget_bytes = parse_bytes(ram, "--ram");
+        if (*options.wishes.budget_bytes < MiB) {
+            throw Error(ErrorKind::usage,
+                        fmt::format("--ram: '{}' is {}", ram, format_bytes(*options.wishes.budget_bytes)),
+                        "give the unit, like 8G or 512M");
+        }
     }
     if (!flags.reserve.empty()) {
         options.wishes.reserve_bytes = flags.reserve == "0" ? 0 : parse_bytes(flags.reserve, "--reserve");
@@ -91,9 +119,9 @@ std::vector<std::string> as_arguments(const EngineFlags &flags) {
                                           "-c",
                                           std::to_string(options.ctx_tokens),
                                           "-t",
-                                          std::to_string(options.threads),
+                                          std::to_string(flags.threads),
                                           "--threads-batch",
-                                          std::to_string(options.threads_batch),
+                                          std::to_string(flags.threads_batch),
                                           "--ubatch-size",
                                           std::to_string(options.ubatch_tokens),
                                           "--flash-attn",
@@ -124,10 +152,15 @@ std::vector<std::string> as_arguments(const EngineFlags &flags) {
 std::vector<std::string> with_long_names(int argc, char **argv) {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     for (std::string &argument : arguments) {
-        for (const auto &[short_name, long_name] : long_names) {
-            if (argument == short_name) {
-                argument = long_name;
-            }
+        const auto *const known = std::find_if(long_names.begin(), long_names.end(),
+                                               [&](const auto &names) { return argument == names.first; });
+        if (known != long_names.end()) {
+            argument = known->second;
+        } else if (argument.size() > 2 && argument[0] == '-' &&
+                   std::isalpha(static_cast<unsigned char>(argument[1])) != 0 &&
+                   std::isalpha(static_cast<unsigned char>(argument[2])) != 0) {
+            throw Error(ErrorKind::usage, fmt::format("{}: larder has no such flag", argument),
+                        "see larder COMMAND --help");
         }
     }
     return arguments;

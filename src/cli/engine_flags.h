@@ -13,6 +13,8 @@ namespace larder {
 // What the flags said. Values stay as text where their meaning needs a check that names the flag.
 struct EngineFlags {
     EngineOptions options;
+    int32_t threads = 0; // below 1: the default, as llama.cpp's -1
+    int32_t threads_batch = 0;
     std::string reserve;
     std::string arena;
     std::string flash_attention = "auto";
@@ -29,7 +31,8 @@ EngineOptions engine_options(const EngineFlags &flags, const std::string &ram);
 // The same flags as arguments for another larder process.
 std::vector<std::string> as_arguments(const EngineFlags &flags);
 
-// llama.cpp spells some short flags with several letters (-ub, -fa, -ctk). Replaces those by their long names.
+// llama.cpp spells some short flags with several letters (-ub, -fa, -ctk). Replaces those by their long names, and
+// throws Error(usage) for others of the kind: taken letter by letter they would mean something else.
 std::vector<std::string> with_long_names(int argc, char **argv);
 
 } // namespace larder

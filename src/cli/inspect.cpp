@@ -182,8 +182,8 @@ int inspect(const InspectOptions &options) {
 void add_inspect(CLI::App &app, CommandBody &body) {
     auto options = std::make_shared<InspectOptions>();
     CLI::App *command = app.add_subcommand("inspect", "Show what a model's weights take, from its metadata alone");
-    command->add_option("MODEL", options->model, "A GGUF, or any shard of a split one")->required();
-    command->add_flag("--json", options->json, "Print JSON");
+    command->add_option("-m,--model,model", options->model, "a GGUF, or any shard of a split one")->required();
+    command->add_flag("--json", options->json, "print JSON");
     command->callback([options, &body] { body = [options] { return inspect(*options); }; });
 }
 

@@ -6,11 +6,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace {
@@ -18,6 +16,17 @@ namespace {
 int report(const larder::Error &error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return larder::exit_code(error.kind());
+}
+
+// What was wrong with the command line, in the words of every other error.
+int report(const CLI::ParseError &error, const CLI::App &app, const std::vector<std::string> &arguments) {
+    const std::vector<CLI::App *> chosen = app.get_subcommands();
+    if (chosen.empty() && !arguments.empty() && !arguments.front().starts_with('-')) {
+        return report(
+            {larder::ErrorKind::usage, fmt::format("'{}' is not a command", arguments.front()), "see larder --help"});
+    }
+    return report({larder::ErrorKind::usage, error.what(),
+                   fmt::format("see larder{} --help", chosen.empty() ? "" : " " + chosen.front()->get_name())});
 }
 
 } // namespace
@@ -29,19 +38,20 @@ int main(int argc, char **argv) {
     app.set_version_flag("--version", fmt::format("larder {} (llama.cpp {})", LARDER_VERSION, larder::llama_version()));
     app.require_subcommand(1);
     app.get_formatter()->column_width(36);
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // as llama.cpp
 
     larder::CommandBody body;
     larder::add_run(app, body);
     larder::add_inspect(app, body);
     larder::add_verify(app, body);
 
+    std::vector<std::string> arguments;
     try {
-        std::vector<std::string> arguments = larder::with_long_names(argc, argv);
-        std::reverse(arguments.begin(), arguments.end()); // CLI11 takes them from the back
-        app.parse(std::move(arguments));
+        arguments = larder::with_long_names(argc, argv);
+        app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend())); // CLI11 takes them from the back
         return body();
     } catch (const CLI::ParseError &error) {
-        return app.exit(error) == 0 ? 0 : larder::exit_code(larder::ErrorKind::usage);
+        return error.get_exit_code() == 0 ? app.exit(error) : report(error, app, arguments); // 0: --help, --version
     } catch (const larder::Error &error) {
         return report(error);
     } catch (const std::bad_alloc &) {

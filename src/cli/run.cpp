@@ -10,15 +10,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
 
 namespace larder {
 
 namespace {
+
+constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
 
 struct RunFlags {
     EngineFlags engine;
@@ -29,7 +33,9 @@ struct RunFlags {
     std::string system_prompt;
     std::string stats_path;
     std::string grammar_file;
+    int64_t seed = -1; // random
     int32_t n_predict = -1;
+    bool one_answer = false; // a prompt was given
     bool raw = false;
     bool quiet = false;
 };
@@ -42,23 +48,29 @@ std::string read_text_file(const std::string &path, const std::string &flag) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What the user sees before the first token: the plan in two lines, on standard error.
-void announce(const Engine &engine) {
-    const ModelLayout &layout = engine.layout();
-    const MemoryPlan &plan = engine.plan();
+// What the user sees before the weights load: the plan in two lines, on standard error.
+void announce(const ModelLayout &layout, const MemoryPlan &plan, uint32_t ctx_tokens) {
     fmt::print(stderr, "{} ({}): {} of weights, budget {} ({})\n",
                layout.name.empty() ? layout.files.front() : layout.name, layout.architecture,
                format_bytes(layout.total_bytes), format_bytes(plan.budget_bytes), plan.budget_source);
     if (layout.expert_tensors.empty()) {
         fmt::print(stderr, "a dense model: there are no routed experts to stream, all weights are resident\n");
     } else {
-        fmt::print(stderr, "resident {}, KV {}, compute {}, overhead {}, reserve {}, arena {} for {} of experts\n",
+        const bool all = plan.arena_bytes >= layout.routed_bytes;
+        fmt::print(stderr, "resident {}, KV {}, compute {}, overhead {}, reserve {}, arena {} for {} of experts{}\n",
                    format_bytes(plan.fixed.resident), format_bytes(plan.fixed.kv), format_bytes(plan.fixed.compute),
                    format_bytes(plan.fixed.overhead), format_bytes(plan.reserve_bytes), format_bytes(plan.arena_bytes),
-                   format_bytes(layout.routed_bytes));
+                   format_bytes(layout.routed_bytes), all ? ": all fit" : "");
     }
-    if (!engine.reader_info().notice.empty()) {
-        fmt::print(stderr, "note: {}\n", engine.reader_info().notice);
+    if (layout.context_length > 0 && ctx_tokens > layout.context_length) {
+        fmt::print(stderr, "note: the model was made for contexts of {} tokens\n", layout.context_length);
+    }
+}
+
+// To standard output at once. A reader that has gone or a full disk is an error: the answer would be lost unnoticed.
+void print_now(const std::string &text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+        throw Error::from_errno(errno, "cannot write the answer to standard output", "free some space there");
     }
 }
 
@@ -89,8 +101,7 @@ class Answerer {
             }
             const std::string piece = engine_.piece(token);
             text += piece;
-            fmt::print("{}", piece);
-            std::fflush(stdout);
+            print_now(piece);
             if (n + 1 == n_predict_) {
                 break;
             }
@@ -112,56 +123,88 @@ class Answerer {
     int32_t n_predict_;
 };
 
-// Returns the exit code: a failed answer is reported and the chat goes on, but it is not forgotten.
-int chat(Answerer &answerer, const Engine &engine, Signals &signals, const RunFlags &flags) {
-    int code = 0;
-    const bool terminal = isatty(STDIN_FILENO) != 0;
-    if (terminal) {
-        fmt::print(stderr, "Type a message and press Enter. Ctrl-C stops an answer, Ctrl-D ends.\n");
-    }
-    std::vector<ChatMessage> messages;
-    std::string text; // of the whole conversation, with --raw
-    if (!flags.system_prompt.empty()) {
-        messages.push_back({"system", flags.system_prompt});
-    }
-    const bool templated = engine.has_chat_template() && !flags.raw;
-    for (std::string line;;) {
-        if (terminal) {
-            fmt::print("> ");
-            std::fflush(stdout);
-        }
-        if (!signals.read_line(line)) {
-            return code;
-        }
-        if (line.empty()) {
-            continue;
-        }
-        const size_t text_before = text.size();
-        const size_t messages_before = messages.size();
-        try {
-            if (templated) {
-                messages.push_back({"user", line});
-                messages.push_back({"assistant", answerer.answer(engine.render_chat(messages))});
-            } else {
-                text += line;
-                text += answerer.answer(text);
-            }
-            fmt::print("\n");
-            std::fflush(stdout);
-        } catch (const Error &error) { // this answer failed; the conversation before it stands
-            signals.answer_ends();
-            messages.resize(messages_before);
-            text.resize(text_before);
-            fmt::print(stderr, "\nerror: {}\n", error.what());
-            code = exit_code(error.kind());
-        }
-        if (signals.quit_requested()) {
-            return code;
+// A chat on standard input: a line a message, or a command.
+class Chat {
+  public:
+    Chat(Answerer &answerer, const Engine &engine, Signals &signals, const RunFlags &flags)
+        : answerer_(answerer), engine_(engine), signals_(signals), system_prompt_(flags.system_prompt),
+          templated_(engine.has_chat_template() && !flags.raw), terminal_(isatty(STDIN_FILENO) != 0) {
+        clear();
+        if (terminal_ && !flags.quiet) {
+            fmt::print(stderr, "Type a message and press Enter. /clear forgets the conversation, /exit or Ctrl-D ends, "
+                               "Ctrl-C stops an answer.\n");
         }
     }
-}
 
-void single_answer(Answerer &answerer, const Engine &engine, const RunFlags &flags) {
+    // Returns the exit code: a failed answer is reported and the chat goes on, but it is not forgotten.
+    int operator()() {
+        for (std::string line; next_line(line);) {
+            if (line == "/exit") {
+                break;
+            }
+            if (line == "/clear") {
+                clear();
+            } else if (!line.empty()) {
+                say(line);
+            }
+        }
+        return code_;
+    }
+
+  private:
+    bool next_line(std::string &line) {
+        if (terminal_) {
+            fmt::print(stderr, "> ");
+        }
+        const bool more = !signals_.quit_requested() && signals_.read_line(line);
+        if (!more && terminal_) {
+            fmt::print(stderr, "\n");
+        }
+        return more;
+    }
+
+    void clear() {
+        messages_.clear();
+        text_.clear();
+        if (!system_prompt_.empty()) {
+            messages_.push_back({"system", system_prompt_});
+        }
+    }
+
+    void say(const std::string &line) {
+        const size_t text_before = text_.size();
+        const size_t messages_before = messages_.size();
+        try {
+            if (templated_) {
+                messages_.push_back({"user", line});
+                messages_.push_back({"assistant", answerer_.answer(engine_.render_chat(messages_))});
+            } else {
+                text_ += line;
+                text_ += answerer_.answer(text_);
+            }
+            print_now("\n");
+        } catch (const Error &error) { // this answer failed; the conversation before it stands
+            signals_.answer_ends();
+            messages_.resize(messages_before);
+            text_.resize(text_before);
+            const bool full = error.kind() == ErrorKind::usage;
+            fmt::print(stderr, "\nerror: {}{}\n", error.what(), full ? ", or /clear the conversation" : "");
+            code_ = exit_code(error.kind());
+        }
+    }
+
+    Answerer &answerer_;
+    const Engine &engine_;
+    Signals &signals_;
+    std::string system_prompt_;
+    bool templated_;
+    bool terminal_;
+    std::vector<ChatMessage> messages_;
+    std::string text_; // of the whole conversation, without a template
+    int code_ = 0;
+};
+
+int single_answer(Answerer &answerer, const Engine &engine, const RunFlags &flags) {
     std::string prompt = flags.prompt;
     if (engine.has_chat_template() && !flags.raw) {
         std::vector<ChatMessage> messages;
@@ -171,11 +214,11 @@ void single_answer(Answerer &answerer, const Engine &engine, const RunFlags &fla
         messages.push_back({"user", prompt});
         prompt = engine.render_chat(messages);
     } else if (!flags.quiet) {
-        fmt::print("{}", prompt); // a continuation reads on from its beginning
+        print_now(prompt); // a continuation reads on from its beginning
     }
     answerer.answer(prompt);
-    fmt::print("\n");
-    std::fflush(stdout); // before anything is said on standard error
+    print_now("\n");
+    return engine.stop_requested() ? exit_interrupted : 0;
 }
 
 // Writes the stats when it goes, whatever happened; an error in doing so must not hide the first one.
@@ -215,33 +258,46 @@ void write_stats_on_signal(const Engine &engine, StatsFile &file) {
     }
 }
 
-int run(RunFlags &flags) {
-    Signals signals; // before any other thread
-    StatsFile stats_file(flags.stats_path);
+// The texts that flags name files for.
+void read_files(RunFlags &flags) {
     if (!flags.prompt_file.empty()) {
         flags.prompt = read_text_file(flags.prompt_file, "-f");
+        if (flags.prompt.ends_with('\n')) { // an editor's, as llama.cpp sees it
+            flags.prompt.pop_back();
+        }
+    }
+    if (flags.one_answer && flags.prompt.empty()) {
+        throw Error(ErrorKind::usage, "the prompt is empty", "give some text, or neither -p nor -f to chat");
     }
     if (!flags.grammar_file.empty()) {
         flags.sampling.grammar = read_text_file(flags.grammar_file, "--grammar-file");
     }
+}
+
+int run(RunFlags &flags) {
+    Signals signals; // before any other thread
+    StatsFile stats_file(flags.stats_path);
+    read_files(flags);
+    flags.sampling.seed = static_cast<uint32_t>(flags.seed);
     EngineOptions options = engine_options(flags.engine, flags.ram);
     options.progress = progress_bar();
-    const std::unique_ptr<Engine> engine = Engine::open(options);
     if (!flags.quiet) {
-        announce(*engine);
+        options.on_plan = [&](const ModelLayout &layout, const MemoryPlan &plan) {
+            announce(layout, plan, flags.engine.options.ctx_tokens);
+        };
+    }
+    const std::unique_ptr<Engine> engine = Engine::open(options);
+    if (!engine->reader_info().notice.empty()) {
+        fmt::print(stderr, "note: {}\n", engine->reader_info().notice);
     }
     signals.set_handlers([&engine] { engine->request_stop(); },
                          [&engine, &stats_file] { write_stats_on_signal(*engine, stats_file); });
     StatsAtExit stats_at_exit(*engine, stats_file, signals);
     Session session(*engine, flags.sampling);
     Answerer answerer(*engine, session, signals, flags.n_predict);
-    int code = 0;
-    if (flags.prompt.empty()) {
-        code = chat(answerer, *engine, signals, flags);
-    } else {
-        single_answer(answerer, *engine, flags);
-    }
-    if (!flags.quiet) {
+    const int code =
+        flags.one_answer ? single_answer(answerer, *engine, flags) : Chat(answerer, *engine, signals, flags)();
+    if (!flags.quiet && engine->stats().prompt_tokens > 0) {
         fmt::print(stderr, "{}\n", stats_line(*engine));
     }
     stats_at_exit.write();
@@ -250,25 +306,46 @@ int run(RunFlags &flags) {
 
 void add_sampling_flags(CLI::App &command, RunFlags &flags) {
     SamplingOptions &sampling = flags.sampling;
-    command.add_option("-s,--seed", sampling.seed, "seed of the sampler (default: random)");
-    command.add_option("--temp", sampling.temperature, "temperature; 0 is greedy")->capture_default_str();
-    command.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens; 0 keeps all")->capture_default_str();
-    command.add_option("--top-p", sampling.top_p, "keep the likeliest tokens of total probability p")
+    const auto add = [&](const char *name, auto &value, const char *text) {
+        return command.add_option(name, value, text)->group("Sampling");
+    };
+    const CLI::Range probability(0.0, 1.0);
+    add("-s,--seed", flags.seed, "seed of the sampler; -1 is random")->capture_default_str();
+    add("--temp", sampling.temperature, "temperature; 0 is greedy")->capture_default_str();
+    add("--top-k", sampling.top_k, "keep the k likeliest tokens; 0 keeps all")->capture_default_str();
+    add("--top-p", sampling.top_p, "keep the likeliest tokens of total probability p")
+        ->check(probability)
         ->capture_default_str();
-    command.add_option("--min-p", sampling.min_p, "drop tokens less likely than p times the likeliest")
+    add("--min-p", sampling.min_p, "drop tokens less likely than p times the likeliest")
+        ->check(probability)
         ->capture_default_str();
-    command.add_option("--typical", sampling.typical_p, "locally typical sampling; 1 is off")->capture_default_str();
-    command.add_option("--repeat-last-n", sampling.repeat_last_n, "tokens the penalties look back")
+    add("--typical", sampling.typical_p, "locally typical sampling; 1 is off")
+        ->check(probability)
         ->capture_default_str();
-    command.add_option("--repeat-penalty", sampling.repeat_penalty, "penalty for repeated tokens; 1 is off")
+    add("--repeat-last-n", sampling.repeat_last_n, "tokens the penalties look back")->capture_default_str();
+    add("--repeat-penalty", sampling.repeat_penalty, "penalty for repeated tokens; 1 is off")->capture_default_str();
+    add("--presence-penalty", sampling.presence_penalty, "penalty for present tokens; 0 is off")->capture_default_str();
+    add("--frequency-penalty", sampling.frequency_penalty, "penalty by frequency; 0 is off")->capture_default_str();
+    command.add_flag("--ignore-eos", sampling.ignore_eos, "go on past the end of the answer, until -n")
+        ->group("Sampling");
+    CLI::Option *grammar = add("--grammar", sampling.grammar, "GBNF grammar the answer must follow");
+    add("--grammar-file", flags.grammar_file, "the same from a file")->excludes(grammar);
+}
+
+void add_prompt_flags(CLI::App &command, RunFlags &flags) {
+    const auto add = [&](const char *name, auto &value, const char *text) {
+        return command.add_option(name, value, text)->group("Prompt and answer");
+    };
+    const auto given = [&flags](const std::string & /*text*/) { flags.one_answer = true; };
+    CLI::Option *prompt = add("-p,--prompt", flags.prompt, "the prompt; without one, chat")->each(given);
+    add("-f,--file", flags.prompt_file, "read the prompt from a file")->each(given)->excludes(prompt);
+    CLI::Option *raw = command.add_flag("--raw", flags.raw, "no chat template: continue the prompt as it is (-no-cnv)")
+                           ->group("Prompt and answer");
+    add("--system-prompt", flags.system_prompt, "-sys: what the model shall be")->excludes(raw);
+    add("-n,--predict,--n-predict", flags.n_predict, "tokens to generate; -1: until the answer ends")
         ->capture_default_str();
-    command.add_option("--presence-penalty", sampling.presence_penalty, "penalty for present tokens; 0 is off")
-        ->capture_default_str();
-    command.add_option("--frequency-penalty", sampling.frequency_penalty, "penalty by frequency; 0 is off")
-        ->capture_default_str();
-    command.add_flag("--ignore-eos", sampling.ignore_eos, "go on past the end of the answer, until -n");
-    command.add_option("--grammar", sampling.grammar, "GBNF grammar the answer must follow");
-    command.add_option("--grammar-file", flags.grammar_file, "the same from a file");
+    add("--stats", flags.stats_path, "write figures as JSON to a file at exit, and on SIGUSR2");
+    command.add_flag("-q,--quiet", flags.quiet, "print the answer only")->group("Prompt and answer");
 }
 
 } // namespace
@@ -276,18 +353,17 @@ void add_sampling_flags(CLI::App &command, RunFlags &flags) {
 void add_run(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<RunFlags>();
     CLI::App *command = app.add_subcommand("run", "answer a prompt, or chat, with a model bigger than its RAM budget");
+    command
+        ->add_option("--ram", flags->ram,
+                     "budget of the whole process, like 8G (default: what the machine or cgroup can give)")
+        ->group("Model and memory");
     add_engine_flags(*command, flags->engine);
-    command->add_option("--ram", flags->ram,
-                        "budget of the whole process, like 8G (default: what the machine or cgroup can give)");
-    command->add_option("-p,--prompt", flags->prompt, "the prompt; without one, chat");
-    command->add_option("-f,--file", flags->prompt_file, "read the prompt from a file");
-    command->add_option("--system-prompt", flags->system_prompt, "-sys: what the model shall be");
-    command->add_option("-n,--predict,--n-predict", flags->n_predict, "tokens to generate; -1: until the answer ends")
-        ->capture_default_str();
-    command->add_flag("--raw", flags->raw, "no chat template: continue the prompt as it is");
+    command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str()
+        ->group("Computing and reading");
+    add_prompt_flags(*command, *flags);
     add_sampling_flags(*command, *flags);
-    command->add_option("--stats", flags->stats_path, "write figures as JSON to a file at exit, and on SIGUSR2");
-    command->add_flag("-q,--quiet", flags->quiet, "print the answer only");
     command->callback([flags, &body] { body = [flags] { return run(*flags); }; });
 }
 

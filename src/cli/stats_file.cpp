@@ -17,8 +17,9 @@ namespace larder {
 namespace {
 
 Error cannot_write(const std::string &path, const std::string &flag) {
+    const bool full = errno == ENOSPC || errno == EDQUOT;
     return Error::from_errno(errno, fmt::format("{}: cannot write {}", flag, path),
-                             "free some space or name another file");
+                             full ? "free some space or name another file" : "name a file that can be written");
 }
 
 void write_all(int fd, const std::string &text, const std::string &path, const std::string &flag) {
@@ -35,16 +36,21 @@ void write_all(int fd, const std::string &text, const std::string &path, const s
     }
 }
 
+bool is_regular(const std::string &path) {
+    struct stat info = {};
+    return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
 // Devices and pipes cannot be replaced by a renamed file.
-bool is_regular_or_absent(const std::string &path) {
-    struct stat info {};
-    return stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode);
+bool is_special(const std::string &path) {
+    struct stat info = {};
+    return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
 } // namespace
 
 void write_file(const std::string &path, const std::string &text, const std::string &flag) {
-    if (!is_regular_or_absent(path)) {
+    if (is_special(path)) {
         const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
         if (!fd.valid()) {
             throw cannot_write(path, flag);
@@ -73,6 +79,9 @@ StatsFile::StatsFile(std::string path) : path_(std::move(path)) {
         const UniqueFd fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
         if (!fd.valid()) {
             throw cannot_write(path_, "--stats");
+        }
+        if (is_regular(path_)) {
+            unlink(path_.c_str()); // figures of an earlier run must not pass for those of one that fails to start
         }
     }
 }

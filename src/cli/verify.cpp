@@ -98,6 +98,7 @@ void print_line(const std::string &name, const nlohmann::ordered_json &figures, 
                streams ? fmt::format("{:.1f} %", 100 * figures.at("hit_rate").get<double>()) : "-",
                streams ? std::to_string(figures.at("evictions").get<uint64_t>()) : "-",
                figures.at("prompt_tok_s").get<double>(), figures.at("decode_tok_s").get<double>(), equal);
+    std::fflush(stdout); // the next side may print to standard error
 }
 
 std::vector<std::string> side_arguments(const VerifyFlags &flags, bool stock) {
@@ -112,6 +113,16 @@ std::vector<std::string> side_arguments(const VerifyFlags &flags, bool stock) {
         arguments.emplace_back("--stock");
     }
     return arguments;
+}
+
+// A budget that will be refused is refused before stock llama.cpp has run for an hour.
+void check_budget(const VerifyFlags &flags, const std::string &ram) {
+    std::vector<std::string> arguments = side_arguments(flags, false);
+    arguments.emplace_back("--plan");
+    if (!ram.empty()) {
+        arguments.insert(arguments.end(), {"--ram", ram});
+    }
+    run_verify_side("larder", arguments);
 }
 
 Row compare(const VerifyFlags &flags, const VerifySide &stock, const std::string &ram) {
@@ -135,8 +146,10 @@ int verify(VerifyFlags &flags) {
         }
         flags.prompt.assign(std::istreambuf_iterator<char>(file), {});
     }
-    for (const std::string &ram : flags.ram) {
-        parse_bytes(ram, "--ram"); // a typo is said before the long run
+    const std::vector<std::string> budgets = flags.ram.empty() ? std::vector<std::string>{""} : flags.ram;
+    for (const std::string &ram : budgets) {
+        engine_options(flags.engine, ram); // a typo is said at once
+        check_budget(flags, ram);
     }
     fmt::print("{:<14} {:>11} {:>6} {:>11} {:>9} {:>10} {:>9} {:>9}  {}\n", "", "peak RSS", "swap", "read", "hit rate",
                "evictions", "prompt/s", "decode/s", "equal to stock");
@@ -145,7 +158,6 @@ int verify(VerifyFlags &flags) {
     print_line("stock", stock.figures, "");
 
     std::vector<Row> rows;
-    const std::vector<std::string> budgets = flags.ram.empty() ? std::vector<std::string>{""} : flags.ram;
     for (const std::string &ram : budgets) {
         rows.push_back(compare(flags, stock, ram));
     }
@@ -171,7 +183,7 @@ void add_verify(CLI::App &app, CommandBody &body) {
     CLI::App *command =
         app.add_subcommand("verify", "compare larder's logits with stock llama.cpp's, bit for bit, in two processes");
     add_engine_flags(*command, flags->engine);
-    command->add_option("--ram", flags->ram, "budget of larder's process; may be given several times");
+    command->add_option("--ram", flags->ram, "budget of larder's process; may be given several times")->take_all();
     command->add_option("-p,--prompt", flags->prompt, "the prompt (default: a paragraph of English)");
     command->add_option("-f,--file", flags->prompt_file, "read the prompt from a file");
     command->add_option("--against", flags->against,

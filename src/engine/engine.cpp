@@ -47,12 +47,19 @@ bool Engine::Impl::abort_requested(void *impl) {
 
 std::optional<Error> Engine::Impl::take_failure() { return store != nullptr ? store->take_error() : std::nullopt; }
 
-void Engine::Impl::open_arena() {
+void Engine::Impl::make_the_plan() {
+    expert_buffer_type(); // registered before the first model
     layout = open_layout(options.model_path);
     options = resolve(options, layout.context_length);
     plan = make_plan(layout, measure_fixed(layout, options), probe_machine(), options.wishes);
     malloc_trim(0); // what the measurement used goes back before the weights come
+    if (options.on_plan) {
+        options.on_plan(layout, plan);
+    }
+}
 
+void Engine::Impl::open_arena() {
+    make_the_plan();
     reader = open_reader(layout.files, options.reader);
     if (!layout.expert_tensors.empty()) {
         store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
@@ -101,6 +108,15 @@ void Engine::Impl::create_context() {
     }
 }
 
+MemoryPlan plan_only(const EngineOptions &options) {
+    capture_llama_log(options.verbose);
+    llama_backend_init();
+    Engine::Impl impl;
+    impl.options = options;
+    impl.make_the_plan();
+    return impl.plan;
+}
+
 std::unique_ptr<Engine> Engine::open(const EngineOptions &options) {
     const auto begin = std::chrono::steady_clock::now();
     capture_llama_log(options.verbose);
@@ -108,7 +124,6 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions &options) {
     auto impl = std::make_unique<Impl>();
     impl->options = options;
     if (options.residency == Residency::arena) {
-        expert_buffer_type(); // registered before the first model
         impl->open_arena();
     } else {
         impl->open_stock();

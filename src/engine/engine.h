@@ -49,7 +49,9 @@ struct EngineOptions {
     PlanWishes wishes;
     ReaderOptions reader;
     bool verbose = false; // llama.cpp's own log to standard error
-    // Called while resident weights load; from the thread that opens.
+    // Both are called from the thread that opens: when the plan is made and nothing is read yet, and while resident
+    // weights load. Either may be empty.
+    std::function<void(const ModelLayout &, const MemoryPlan &)> on_plan;
     std::function<void(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
 
@@ -98,6 +100,10 @@ struct EngineStats {
 
 class Session;
 
+// What Engine::open() would decide with these options, without reading a weight. Throws what it would throw up to
+// there.
+MemoryPlan plan_only(const EngineOptions &options);
+
 class Engine {
   public:
     static std::unique_ptr<Engine> open(const EngineOptions &options);
@@ -131,6 +137,7 @@ class Engine {
 
   private:
     friend class Session;
+    friend MemoryPlan plan_only(const EngineOptions &options);
     class Impl;
     explicit Engine(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;

@@ -33,6 +33,7 @@ class Engine::Impl {
     std::atomic<double> ttft_ms{0};
     double load_ms = 0;
 
+    void make_the_plan();
     void open_arena();
     void open_stock();
     void create_context();

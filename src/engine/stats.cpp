@@ -17,6 +17,16 @@ double hit_rate(const StoreStats &store) {
     return accesses > 0 ? static_cast<double>(store.expert_hits) / static_cast<double>(accesses) : 0;
 }
 
+nlohmann::ordered_json slots_by_class(const Engine &engine) {
+    auto classes = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < engine.plan().slots.size(); i++) {
+        classes.push_back({{"slice_bytes", engine.layout().size_classes[i].slice_bytes},
+                           {"slot_bytes", engine.layout().size_classes[i].slot_bytes},
+                           {"slots", engine.plan().slots[i]}});
+    }
+    return classes;
+}
+
 } // namespace
 
 std::string stats_json(const Engine &engine) {
@@ -47,7 +57,7 @@ std::string stats_json(const Engine &engine) {
         {"overhead_bytes", plan.fixed.overhead},
         {"reserve_bytes", plan.reserve_bytes},
         {"floor_bytes", plan.floor_bytes},
-        {"slots", plan.slots},
+        {"slots", slots_by_class(engine)},
         {"rss_bytes", stats.memory.rss_bytes},
         {"peak_rss_bytes", stats.memory.peak_rss_bytes},
         {"vm_swap_bytes", stats.memory.vm_swap_bytes},

@@ -15,6 +15,10 @@ namespace {
 constexpr uint64_t reserve_share = 16;
 constexpr uint64_t reserve_max = GiB;
 
+// The overhead is measured on the process itself and differs by some pages from run to run. The budget that a refusal
+// names must not be refused in the next run for that.
+constexpr uint64_t overhead_noise = MiB;
+
 uint64_t total_of(const FixedBytes &fixed) { return fixed.resident + fixed.kv + fixed.compute + fixed.overhead; }
 
 uint64_t reserve_of(uint64_t budget, const PlanWishes &wishes) {
@@ -74,7 +78,7 @@ void check_machine_gives(uint64_t budget, const Machine &machine, const PlanWish
 }
 
 Error too_small(const MemoryPlan &plan, const Machine &machine, const PlanWishes &wishes) {
-    const uint64_t needed = total_of(plan.fixed) + plan.floor_bytes;
+    const uint64_t needed = total_of(plan.fixed) + plan.floor_bytes + overhead_noise;
     const uint64_t smallest = smallest_budget(needed, wishes);
     std::string lower = plan.fixed.kv > 0 ? "lower -c" : "take a smaller model";
     if (wishes.reserve_bytes) {

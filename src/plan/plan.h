@@ -60,8 +60,9 @@ struct MemoryPlan {
 // min(budget / 16, 1 GiB)
 uint64_t default_reserve(uint64_t budget_bytes);
 
-// Throws Error(budget) when the arena would be below the floor (naming the smallest budget, or --arena, that works), or
-// when the budget is above what the machine can give and overcommit is off. A dense model has floor 0 and no slots.
+// Throws Error(budget) when the arena would be below the floor (naming the smallest budget in MiB, or --arena, that
+// works, a MiB above what this measurement needs, as the next one may be a little more), or when the budget is above
+// what the machine can give and overcommit is off. A dense model has floor 0 and no slots.
 MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
                      const PlanWishes &wishes);
 

@@ -70,10 +70,11 @@ TEST_F(BadInput, ABudgetBelowTheFloorNamesTheSmallestThatWorks) {
     const size_t at = result.err.find("use --ram ");
     ASSERT_NE(at, std::string::npos) << result.err;
     const uint64_t named = std::stoull(result.err.substr(at + 10));
-    // A little above it, as what the process holds at the start differs by some pages from run to run.
-    EXPECT_EQ(larder({"run", "-m", model, "--ram", std::to_string(named + 2) + "M", "-p", "x", "-n", "1", "-t", "2"})
-                  .exit_code,
-              0);
+    for (int again = 0; again < 10; again++) { // also where a run's own pages are a few more
+        EXPECT_EQ(larder({"run", "-m", model, "--ram", std::to_string(named) + "M", "-p", "x", "-n", "1", "-t", "2"})
+                      .exit_code,
+                  0);
+    }
     EXPECT_EQ(larder({"run", "-m", model, "--ram", std::to_string(named - 4) + "M", "-p", "x", "-n", "1", "-t", "2"})
                   .exit_code,
               3);
@@ -81,9 +82,13 @@ TEST_F(BadInput, ABudgetBelowTheFloorNamesTheSmallestThatWorks) {
 
 TEST_F(BadInput, WrongFlagsExitWithTwo) {
     const std::string model = make_model(scratch_, "m.gguf", small_model);
-    EXPECT_EQ(larder({"run", "-m", model, "--no-such-flag"}).exit_code, 2);
-    EXPECT_EQ(larder({"run", "-p", "x"}).exit_code, 2);
-    EXPECT_EQ(larder({"fly"}).exit_code, 2);
+    refused({"run", "-m", model, "--no-such-flag"}, 2, "--no-such-flag");
+    refused({"run", "-p", "x"}, 2, "see larder run --help");
+    refused({"fly"}, 2, "'fly' is not a command");
+    refused({"run", "-m", model, "-ngl", "99"}, 2, "-ngl: larder has no such flag"); // not -n gl
+    refused({"run", "-m", model, "--ram", "8"}, 2, "give the unit, like 8G");
+    refused({"run", "-m", model, "-p", ""}, 2, "the prompt is empty");
+    refused({"run", "-m", model, "-p", "x", "-f", "y"}, 2, "--file");
     refused({"run", "-m", model, "--cache-type-k", "q3_9", "-p", "x"}, 2, "--cache-type-k");
     refused({"run", "-m", model, "-f", scratch_ / "absent.txt"}, 1, "absent.txt");
 }
@@ -116,6 +121,21 @@ TEST_F(BadInput, AFullDiskForTheStatsIsAnErrorButTheAnswerIsGiven) {
     refused({"run", "-m", model, "-p", "x", "--stats", scratch_ / "no/such/folder/s.json"}, 1, "--stats: cannot write");
 }
 
+TEST_F(BadInput, AnAnswerThatCannotBeWrittenIsAnError) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    const Finished result =
+        run({"/bin/sh", "-c", std::string(LARDER_PROGRAM) + " run -m " + model + " -p x -n 3 -q >/dev/full"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("cannot write the answer"));
+}
+
+TEST_F(BadInput, StatsOfAnEarlierRunDoNotPassForThoseOfOneThatFails) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    const std::string stats = write("s.json", "{}");
+    EXPECT_EQ(larder({"run", "-m", model, "--ram", "20M", "-p", "x", "--stats", stats}).exit_code, 3);
+    EXPECT_FALSE(std::filesystem::exists(stats));
+}
+
 // Chat lines until the model was cut are answered; then the answer fails with its cause; then the file is whole again.
 TEST_F(BadInput, AFileThatShrinksWhileRunningFailsOneAnswerAndNotTheNext) {
     const std::string model = make_model(scratch_, "m.gguf", small_model);
@@ -138,9 +158,10 @@ TEST_F(BadInput, AFileThatShrinksWhileRunningFailsOneAnswerAndNotTheNext) {
 TEST_F(BadInput, AFileThatIsDeletedWhileRunningIsReadToTheEnd) {
     const std::string model = make_model(scratch_, "m.gguf", small_model);
     Process chat({LARDER_PROGRAM, "run", "-m", model, "--arena", "4M", "-n", "4", "--temp", "0"});
-    ASSERT_TRUE(chat.wait_for_error("arena"));
-    std::filesystem::remove(model); // it is open: its bytes stay until larder ends
     chat.type("first\n");
+    ASSERT_TRUE(chat.wait_for_output_lines(1));
+    std::filesystem::remove(model); // it is open: its bytes stay until larder ends
+    chat.type("second\n");
     const Finished result = chat.wait();
     EXPECT_EQ(result.exit_code, 0) << result.err;
 }

@@ -54,6 +54,7 @@ TEST_F(Verify, ReportsASideThatIsRefused) {
     const Finished result = larder({"verify", "-m", model, "--ram", "10M", "-n", "2", "--out", ""});
     EXPECT_EQ(result.exit_code, 3);
     EXPECT_THAT(result.err, HasSubstr("too small"));
+    EXPECT_EQ(result.out, ""); // before stock has run
 }
 
 } // namespace

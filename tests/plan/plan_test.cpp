@@ -84,6 +84,12 @@ bool works(const ModelLayout &layout, const FixedBytes &fixed, PlanWishes wishes
     }
 }
 
+// What the next measurement may find: the refusal names a budget that works then too.
+FixedBytes a_little_more(FixedBytes fixed) {
+    fixed.overhead += MiB;
+    return fixed;
+}
+
 // The number between "--ram " and "M" of a remedy.
 uint64_t named_budget(const Error &error) {
     const size_t at = error.remedy().find("--ram ");
@@ -156,8 +162,8 @@ TEST(Plan, NamesTheSmallestBudgetThatWorks) {
     const Error error = refusal_of(layout, some_fixed(), big_machine, ram(2 * GiB));
     EXPECT_EQ(error.kind(), ErrorKind::budget);
     const uint64_t smallest = named_budget(error);
-    EXPECT_TRUE(works(layout, some_fixed(), {}, smallest));
-    EXPECT_FALSE(works(layout, some_fixed(), {}, smallest - MiB));
+    EXPECT_TRUE(works(layout, a_little_more(some_fixed()), {}, smallest));
+    EXPECT_FALSE(works(layout, a_little_more(some_fixed()), {}, smallest - MiB));
 }
 
 TEST(Plan, NamesTheSmallestBudgetOfAnyModel) {
@@ -176,8 +182,9 @@ TEST(Plan, NamesTheSmallestBudgetOfAnyModel) {
         wishes.budget_bytes = 1 * MiB;
         const Error error = refusal_of(layout, fixed, big_machine, wishes);
         const uint64_t smallest = named_budget(error);
-        ASSERT_TRUE(works(layout, fixed, wishes, smallest)) << "round " << round << ": " << error.what();
-        ASSERT_FALSE(works(layout, fixed, wishes, smallest - MiB)) << "round " << round << ": " << error.what();
+        ASSERT_TRUE(works(layout, a_little_more(fixed), wishes, smallest)) << "round " << round << ": " << error.what();
+        ASSERT_FALSE(works(layout, a_little_more(fixed), wishes, smallest - MiB))
+            << "round " << round << ": " << error.what();
         wishes.budget_bytes = smallest + random() % (30 * GiB);
         expect_sound(layout, make_plan(layout, fixed, big_machine, wishes));
     }
