@@ -7,6 +7,22 @@
 
 namespace larder {
 
+std::string printable(std::string_view text) {
+    std::string line;
+    line.reserve(text.size());
+    for (size_t i = 0; i < text.size(); i++) {
+        const auto c = static_cast<unsigned char>(text[i]);
+        const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
+        if (c == 0xC2 && next >= 0x80 && next < 0xA0) { // U+0080 to U+009F
+            line += '?';
+            i++;
+        } else {
+            line += c < 0x20 || c == 0x7f ? '?' : text[i];
+        }
+    }
+    return line;
+}
+
 int exit_code(ErrorKind kind) {
     switch (kind) {
     case ErrorKind::usage:
@@ -19,7 +35,7 @@ int exit_code(ErrorKind kind) {
 }
 
 Error::Error(ErrorKind kind, std::string what, std::string remedy)
-    : kind_(kind), message_(std::move(what)), remedy_(std::move(remedy)),
+    : kind_(kind), message_(printable(what)), remedy_(printable(remedy)),
       line_(remedy_.empty() ? message_ : fmt::format("{}; {}", message_, remedy_)) {}
 
 Error Error::from_errno(int errno_value, std::string_view doing, std::string remedy) {

@@ -21,6 +21,10 @@ enum class ErrorKind {
     differs, // verify found logits that are not equal
 };
 
+// The text with control characters (of a hostile file name or metadata value) replaced by '?': one line that does
+// nothing to a terminal. Bytes of UTF-8 stay, but for the C1 controls.
+std::string printable(std::string_view text);
+
 // The exit code of the process for an error of this kind: 2 for usage, 3 for budget, otherwise 1.
 int exit_code(ErrorKind kind);
 

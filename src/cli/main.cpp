@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
+#include "cli/terminal.h"
 #include "engine/engine.h"
 
 #include <fmt/format.h>
@@ -14,7 +15,7 @@
 namespace {
 
 int report(const larder::Error &error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    larder::say("error: {}\n", error.what());
     return larder::exit_code(error.kind());
 }
 
@@ -45,11 +46,14 @@ int main(int argc, char **argv) {
     larder::add_inspect(app, body);
     larder::add_verify(app, body);
 
+    larder::fill_standard_streams();
     std::vector<std::string> arguments;
     try {
         arguments = larder::with_long_names(argc, argv);
         app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend())); // CLI11 takes them from the back
-        return body();
+        const int code = body();
+        larder::print_now(""); // what a command printed and could not be written is an error
+        return code;
     } catch (const CLI::ParseError &error) {
         return error.get_exit_code() == 0 ? app.exit(error) : report(error, app, arguments); // 0: --help, --version
     } catch (const larder::Error &error) {

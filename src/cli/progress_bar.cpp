@@ -1,4 +1,5 @@
 #include "cli/progress_bar.h"
+#include "cli/terminal.h"
 
 #include "base/bytes.h"
 
@@ -21,11 +22,11 @@ std::function<void(uint64_t, uint64_t)> progress_bar() {
         }
         shown = percent;
         if (bytes_done >= bytes_total) {
-            fmt::print(stderr, "\r\033[K");
+            say("\r\033[K");
             return;
         }
-        fmt::print(stderr, "\rloading resident weights [{:<40}] {} of {}\033[K", std::string(percent * 40 / 100, '='),
-                   format_bytes(bytes_done), format_bytes(bytes_total));
+        say("\rloading resident weights [{:<40}] {} of {}\033[K", std::string(percent * 40 / 100, '='),
+            format_bytes(bytes_done), format_bytes(bytes_total));
     };
 }
 

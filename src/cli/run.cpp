@@ -5,6 +5,8 @@
 #include "cli/progress_bar.h"
 #include "cli/signals.h"
 #include "cli/stats_file.h"
+#include "cli/terminal.h"
+#include "cli/text_file.h"
 #include "engine/engine.h"
 
 #include <fmt/format.h>
@@ -12,8 +14,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +22,11 @@ namespace larder {
 
 namespace {
 
+// More than any context holds, and little enough to be read inside any budget; the engine then compares with its
+// context.
+constexpr uint64_t prompt_bytes_max = 16 * MiB;
+// llama.cpp's parser takes some fifty times the text, which the plan does not hold.
+constexpr uint64_t grammar_bytes_max = 128 * KiB;
 constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
 
 struct RunFlags {
@@ -40,37 +45,21 @@ struct RunFlags {
     bool quiet = false;
 };
 
-std::string read_text_file(const std::string &path, const std::string &flag) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) {
-        throw Error::from_errno(errno, fmt::format("{}: cannot read {}", flag, path), "check the path");
-    }
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // What the user sees before the weights load: the plan in two lines, on standard error.
 void announce(const ModelLayout &layout, const MemoryPlan &plan, uint32_t ctx_tokens) {
-    fmt::print(stderr, "{} ({}): {} of weights, budget {} ({})\n",
-               layout.name.empty() ? layout.files.front() : layout.name, layout.architecture,
-               format_bytes(layout.total_bytes), format_bytes(plan.budget_bytes), plan.budget_source);
+    say("{} ({}): {} of weights, budget {} ({})\n", layout.name.empty() ? layout.files.front() : layout.name,
+        layout.architecture, format_bytes(layout.total_bytes), format_bytes(plan.budget_bytes), plan.budget_source);
     if (layout.expert_tensors.empty()) {
-        fmt::print(stderr, "a dense model: there are no routed experts to stream, all weights are resident\n");
+        say("a dense model: there are no routed experts to stream, all weights are resident\n");
     } else {
         const bool all = plan.arena_bytes >= layout.routed_bytes;
-        fmt::print(stderr, "resident {}, KV {}, compute {}, overhead {}, reserve {}, arena {} for {} of experts{}\n",
-                   format_bytes(plan.fixed.resident), format_bytes(plan.fixed.kv), format_bytes(plan.fixed.compute),
-                   format_bytes(plan.fixed.overhead), format_bytes(plan.reserve_bytes), format_bytes(plan.arena_bytes),
-                   format_bytes(layout.routed_bytes), all ? ": all fit" : "");
+        say("resident {}, KV {}, compute {}, overhead {}, reserve {}, arena {} for {} of experts{}\n",
+            format_bytes(plan.fixed.resident), format_bytes(plan.fixed.kv), format_bytes(plan.fixed.compute),
+            format_bytes(plan.fixed.overhead), format_bytes(plan.reserve_bytes), format_bytes(plan.arena_bytes),
+            format_bytes(layout.routed_bytes), all ? ": all fit" : "");
     }
     if (layout.context_length > 0 && ctx_tokens > layout.context_length) {
-        fmt::print(stderr, "note: the model was made for contexts of {} tokens\n", layout.context_length);
-    }
-}
-
-// To standard output at once. A reader that has gone or a full disk is an error: the answer would be lost unnoticed.
-void print_now(const std::string &text) {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-        throw Error::from_errno(errno, "cannot write the answer to standard output", "free some space there");
+        say("note: the model was made for contexts of {} tokens\n", layout.context_length);
     }
 }
 
@@ -88,8 +77,14 @@ class Answerer {
             text = generate();
         }
         signals_.answer_ends();
+        if (const std::string changed = engine_.take_changed_file(); !changed.empty()) {
+            say("\nwarning: {} was written to while in use; the answer may not be the model's\n", changed);
+            spoiled_ = true;
+        }
         return text;
     }
+    // An answer was made from a file that was written to meanwhile.
+    [[nodiscard]] bool spoiled() const { return spoiled_; }
 
   private:
     std::string generate() {
@@ -106,8 +101,7 @@ class Answerer {
                 break;
             }
             if (session_.n_token() == engine_.ctx_tokens()) {
-                fmt::print(stderr, "\nnote: the context of {} tokens is full; raise -c for more\n",
-                           engine_.ctx_tokens());
+                say("\nnote: the context of {} tokens is full; raise -c for more\n", engine_.ctx_tokens());
                 break;
             }
             if (!session_.decode(token)) {
@@ -121,6 +115,7 @@ class Answerer {
     Session &session_;
     Signals &signals_;
     int32_t n_predict_;
+    bool spoiled_ = false;
 };
 
 // A chat on standard input: a line a message, or a command.
@@ -131,8 +126,8 @@ class Chat {
           templated_(engine.has_chat_template() && !flags.raw), terminal_(isatty(STDIN_FILENO) != 0) {
         clear();
         if (terminal_ && !flags.quiet) {
-            fmt::print(stderr, "Type a message and press Enter. /clear forgets the conversation, /exit or Ctrl-D ends, "
-                               "Ctrl-C stops an answer.\n");
+            say("Type a message and press Enter. /clear forgets the conversation, /exit or Ctrl-D ends, "
+                "Ctrl-C stops an answer.\n");
         }
     }
 
@@ -145,20 +140,20 @@ class Chat {
             if (line == "/clear") {
                 clear();
             } else if (!line.empty()) {
-                say(line);
+                send(line);
             }
         }
-        return code_;
+        return code_ == 0 && answerer_.spoiled() ? 1 : code_;
     }
 
   private:
     bool next_line(std::string &line) {
         if (terminal_) {
-            fmt::print(stderr, "> ");
+            say("> ");
         }
         const bool more = !signals_.quit_requested() && signals_.read_line(line);
         if (!more && terminal_) {
-            fmt::print(stderr, "\n");
+            say("\n");
         }
         return more;
     }
@@ -171,7 +166,7 @@ class Chat {
         }
     }
 
-    void say(const std::string &line) {
+    void send(const std::string &line) {
         const size_t text_before = text_.size();
         const size_t messages_before = messages_.size();
         try {
@@ -188,7 +183,7 @@ class Chat {
             messages_.resize(messages_before);
             text_.resize(text_before);
             const bool full = error.kind() == ErrorKind::usage;
-            fmt::print(stderr, "\nerror: {}{}\n", error.what(), full ? ", or /clear the conversation" : "");
+            say("\nerror: {}{}\n", error.what(), full ? ", or /clear the conversation" : "");
             code_ = exit_code(error.kind());
         }
     }
@@ -218,7 +213,7 @@ int single_answer(Answerer &answerer, const Engine &engine, const RunFlags &flag
     }
     answerer.answer(prompt);
     print_now("\n");
-    return engine.stop_requested() ? exit_interrupted : 0;
+    return engine.stop_requested() ? exit_interrupted : answerer.spoiled() ? 1 : 0;
 }
 
 // Writes the stats when it goes, whatever happened; an error in doing so must not hide the first one.
@@ -231,8 +226,8 @@ class StatsAtExit {
         if (!written_) {
             try {
                 file_.write(stats_json(engine_));
-            } catch (const Error &error) {
-                fmt::print(stderr, "error: {}\n", error.what());
+            } catch (const std::exception &error) {
+                say("error: {}\n", error.what());
             }
         }
     }
@@ -253,24 +248,21 @@ class StatsAtExit {
 void write_stats_on_signal(const Engine &engine, StatsFile &file) {
     try {
         file.write(stats_json(engine));
-    } catch (const Error &error) { // on the signal thread: said, not thrown
-        fmt::print(stderr, "error: {}\n", error.what());
+    } catch (const std::exception &error) { // on the signal thread: said, not thrown
+        say("error: {}\n", error.what());
     }
 }
 
 // The texts that flags name files for.
 void read_files(RunFlags &flags) {
     if (!flags.prompt_file.empty()) {
-        flags.prompt = read_text_file(flags.prompt_file, "-f");
-        if (flags.prompt.ends_with('\n')) { // an editor's, as llama.cpp sees it
-            flags.prompt.pop_back();
-        }
+        flags.prompt = read_text_file(flags.prompt_file, "-f", prompt_bytes_max);
     }
     if (flags.one_answer && flags.prompt.empty()) {
         throw Error(ErrorKind::usage, "the prompt is empty", "give some text, or neither -p nor -f to chat");
     }
     if (!flags.grammar_file.empty()) {
-        flags.sampling.grammar = read_text_file(flags.grammar_file, "--grammar-file");
+        flags.sampling.grammar = read_text_file(flags.grammar_file, "--grammar-file", grammar_bytes_max);
     }
 }
 
@@ -288,7 +280,7 @@ int run(RunFlags &flags) {
     }
     const std::unique_ptr<Engine> engine = Engine::open(options);
     if (!engine->reader_info().notice.empty()) {
-        fmt::print(stderr, "note: {}\n", engine->reader_info().notice);
+        say("note: {}\n", engine->reader_info().notice);
     }
     signals.set_handlers([&engine] { engine->request_stop(); },
                          [&engine, &stats_file] { write_stats_on_signal(*engine, stats_file); });
@@ -298,7 +290,7 @@ int run(RunFlags &flags) {
     const int code =
         flags.one_answer ? single_answer(answerer, *engine, flags) : Chat(answerer, *engine, signals, flags)();
     if (!flags.quiet && engine->stats().prompt_tokens > 0) {
-        fmt::print(stderr, "{}\n", stats_line(*engine));
+        say("{}\n", stats_line(*engine));
     }
     stats_at_exit.write();
     return code;

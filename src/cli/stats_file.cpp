@@ -51,7 +51,7 @@ bool is_special(const std::string &path) {
 
 void write_file(const std::string &path, const std::string &text, const std::string &flag) {
     if (is_special(path)) {
-        const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+        const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
         if (!fd.valid()) {
             throw cannot_write(path, flag);
         }
@@ -74,17 +74,21 @@ void write_file(const std::string &path, const std::string &text, const std::str
     }
 }
 
-StatsFile::StatsFile(std::string path) : path_(std::move(path)) {
-    if (!path_.empty()) {
-        const UniqueFd fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-        if (!fd.valid()) {
-            throw cannot_write(path_, "--stats");
-        }
-        if (is_regular(path_)) {
-            unlink(path_.c_str()); // figures of an earlier run must not pass for those of one that fails to start
-        }
+void check_writable(const std::string &path, const std::string &flag) {
+    if (path.empty()) {
+        return;
+    }
+    // A pipe without a reader is refused instead of waited for.
+    const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+    if (!fd.valid()) {
+        throw cannot_write(path, flag);
+    }
+    if (is_regular(path)) {
+        unlink(path.c_str()); // figures of an earlier run must not pass for those of one that fails to start
     }
 }
+
+StatsFile::StatsFile(std::string path) : path_(std::move(path)) { check_writable(path_, "--stats"); }
 
 void StatsFile::write(const std::string &text) {
     if (!path_.empty()) {

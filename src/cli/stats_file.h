@@ -20,6 +20,9 @@ class StatsFile {
     std::mutex mutex_;
 };
 
+// Throws Error(io) naming `flag` if `path` cannot be written. Removes a regular file of that name. Empty path: nothing.
+void check_writable(const std::string &path, const std::string &flag);
+
 // Writes `text` to `path` in the same way. Throws Error(io) naming `flag`.
 void write_file(const std::string &path, const std::string &text, const std::string &flag);
 

@@ -4,14 +4,13 @@
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/stats_file.h"
+#include "cli/text_file.h"
 #include "cli/verify_side.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -140,12 +139,9 @@ Row compare(const VerifyFlags &flags, const VerifySide &stock, const std::string
 
 int verify(VerifyFlags &flags) {
     if (!flags.prompt_file.empty()) {
-        std::ifstream file(flags.prompt_file, std::ios::binary);
-        if (!file) {
-            throw Error::from_errno(errno, fmt::format("-f: cannot read {}", flags.prompt_file), "check the path");
-        }
-        flags.prompt.assign(std::istreambuf_iterator<char>(file), {});
+        flags.prompt = read_text_file(flags.prompt_file, "-f", MiB);
     }
+    check_writable(flags.out, "--out"); // not after an hour
     const std::vector<std::string> budgets = flags.ram.empty() ? std::vector<std::string>{""} : flags.ram;
     for (const std::string &ram : budgets) {
         engine_options(flags.engine, ram); // a typo is said at once

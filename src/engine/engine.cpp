@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <utility>
@@ -37,6 +38,14 @@ void on_tensor(ggml_tensor *tensor, void *user) {
 
 } // namespace
 
+FileState file_state(const std::string &path) {
+    struct stat status = {};
+    if (stat(path.c_str(), &status) != 0) {
+        return {};
+    }
+    return {status.st_dev, status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
 std::string llama_version() { return ::llama_version(); }
 
 bool Engine::Impl::abort_requested(void *impl) {
@@ -51,7 +60,9 @@ void Engine::Impl::make_the_plan() {
     expert_buffer_type(); // registered before the first model
     layout = open_layout(options.model_path);
     options = resolve(options, layout.context_length);
-    plan = make_plan(layout, measure_fixed(layout, options), probe_machine(), options.wishes);
+    const Machine machine = probe_machine();
+    check_context_can_be_measured(options, machine);
+    plan = make_plan(layout, measure_fixed(layout, options), machine, options.wishes);
     malloc_trim(0); // what the measurement used goes back before the weights come
     if (options.on_plan) {
         options.on_plan(layout, plan);
@@ -61,6 +72,9 @@ void Engine::Impl::make_the_plan() {
 void Engine::Impl::open_arena() {
     make_the_plan();
     reader = open_reader(layout.files, options.reader);
+    for (const std::string &file : layout.files) {
+        file_states.push_back(file_state(file));
+    }
     if (!layout.expert_tensors.empty()) {
         store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
         binding = std::make_unique<ExpertBinding>(layout, *store);
@@ -70,7 +84,8 @@ void Engine::Impl::open_arena() {
     model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &targets, model_params(Residency::arena)));
     if (model == nullptr) {
         throw Error(ErrorKind::model,
-                    fmt::format("{}: llama.cpp cannot build the model: {}", layout.files.front(), take_llama_errors()));
+                    fmt::format("{}: llama.cpp cannot build the model: {}", layout.files.front(), take_llama_errors()),
+                    "make room, or raise 'ulimit -v', which must hold the addresses of all experts too");
     }
     if (!targets.unbound.empty()) {
         throw Error(ErrorKind::model,
@@ -103,9 +118,6 @@ void Engine::Impl::create_context() {
         throw Error(ErrorKind::engine, fmt::format("llama.cpp cannot create the context: {}", take_llama_errors()),
                     "lower -c, or check --cache-type-k, --cache-type-v and -fa");
     }
-    if (llama_model_chat_template(model.get(), nullptr) != nullptr) {
-        chat_templates = common_chat_templates_init(model.get(), "");
-    }
 }
 
 MemoryPlan plan_only(const EngineOptions &options) {
@@ -115,6 +127,18 @@ MemoryPlan plan_only(const EngineOptions &options) {
     impl.options = options;
     impl.make_the_plan();
     return impl.plan;
+}
+
+// What fits into the context has far fewer bytes a token; to render and tokenise more would take memory that the plan
+// does not hold.
+void Engine::Impl::refuse_text_too_long(uint64_t bytes) const {
+    const uint32_t ctx_tokens = llama_n_ctx(context.get());
+    if (bytes > uint64_t{text_bytes_per_token} * ctx_tokens) {
+        throw Error(
+            ErrorKind::usage,
+            fmt::format("a text of {} is more than a context of {} tokens holds", format_bytes(bytes), ctx_tokens),
+            "shorten it or raise -c");
+    }
 }
 
 std::unique_ptr<Engine> Engine::open(const EngineOptions &options) {
@@ -148,30 +172,54 @@ const ReaderInfo &Engine::reader_info() const {
 }
 
 std::vector<Token> Engine::tokenize(const std::string &text, bool special) const {
-    return common_tokenize(impl_->vocab(), text, special, special);
+    impl_->refuse_text_too_long(text.size());
+    try {
+        return common_tokenize(impl_->vocab(), text, special, special);
+    } catch (const std::exception &error) {
+        throw Error(ErrorKind::usage, fmt::format("the text cannot be tokenised: {}", error.what()),
+                    "give text in valid UTF-8");
+    }
 }
 
 std::string Engine::piece(Token token) const { return common_token_to_piece(impl_->vocab(), token, false); }
 
 bool Engine::is_end_of_generation(Token token) const { return llama_vocab_is_eog(impl_->vocab(), token); }
 
-bool Engine::has_chat_template() const { return impl_->chat_templates != nullptr; }
+bool Engine::has_chat_template() const { return llama_model_chat_template(impl_->model.get(), nullptr) != nullptr; }
 
 std::string Engine::render_chat(const std::vector<ChatMessage> &messages) const {
     common_chat_templates_inputs inputs;
+    uint64_t bytes = 0;
     for (const ChatMessage &message : messages) {
+        impl_->refuse_text_too_long(bytes += message.content.size());
         common_chat_msg converted;
         converted.role = message.role;
         converted.content = message.content;
         inputs.messages.push_back(std::move(converted));
     }
     try {
+        if (impl_->chat_templates == nullptr) { // only now: a template may be broken, and --raw needs none
+            impl_->chat_templates = common_chat_templates_init(impl_->model.get(), "");
+        }
         return common_chat_templates_apply(impl_->chat_templates.get(), inputs).prompt;
     } catch (const std::exception &error) {
         throw Error(ErrorKind::model,
                     fmt::format("the model's chat template does not take this conversation: {}", error.what()),
                     "use --raw for no template");
     }
+}
+
+std::string Engine::take_changed_file() {
+    for (size_t i = 0; i < impl_->file_states.size(); i++) {
+        FileState &before = impl_->file_states[i];
+        const FileState now = file_state(impl_->layout.files[i]);
+        const bool same_file = now.device == before.device && now.inode == before.inode;
+        if (same_file && (now.changed_s != before.changed_s || now.changed_ns != before.changed_ns)) {
+            before = now;
+            return impl_->layout.files[i];
+        }
+    }
+    return {};
 }
 
 void Engine::request_stop() { impl_->stop = true; }

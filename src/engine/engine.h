@@ -128,6 +128,10 @@ class Engine {
     // The conversation as the model's chat template writes it, ready for the assistant's answer.
     [[nodiscard]] std::string render_chat(const std::vector<ChatMessage> &messages) const;
 
+    // A file of the model that was written to in place since it was opened or this was last asked; empty if there is
+    // none. A file that was replaced or deleted does not count: the one that is open stays what it was.
+    std::string take_changed_file();
+
     // Any thread. Makes the session call under way return early (stopped() is true then).
     void request_stop();
     void clear_stop();

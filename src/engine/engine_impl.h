@@ -12,6 +12,15 @@
 
 namespace larder {
 
+// What tells that a file was written to.
+struct FileState {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    int64_t changed_s = 0; // modification time
+    int64_t changed_ns = 0;
+};
+FileState file_state(const std::string &path); // zeros if there is no such file
+
 class Engine::Impl {
   public:
     EngineOptions options; // resolved
@@ -32,11 +41,13 @@ class Engine::Impl {
     std::atomic<double> decode_ms{0};
     std::atomic<double> ttft_ms{0};
     double load_ms = 0;
+    std::vector<FileState> file_states; // of layout.files, when they were opened
 
     void make_the_plan();
     void open_arena();
     void open_stock();
     void create_context();
+    void refuse_text_too_long(uint64_t bytes) const; // throws Error(usage)
     [[nodiscard]] const llama_vocab *vocab() const { return llama_model_get_vocab(model.get()); }
 
     // llama.cpp's abort callback: a read failed, or the user wants to stop.

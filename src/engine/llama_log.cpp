@@ -1,11 +1,14 @@
 #include "engine/llama_log.h"
 
+#include "base/error.h"
+
 #include "common.h"
 #include "llama.h"
 #include "log.h"
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 
 namespace larder {
@@ -42,11 +45,21 @@ void on_log(ggml_log_level level, const char *text, void * /*user*/) {
     }
 }
 
+// ggml ends the process where a model's metadata contradicts itself in a way it did not expect. That is one line too.
+void on_abort(const char *message) {
+    std::fputs(("error: llama.cpp stopped at an impossible state: " + printable(message) +
+                "; the model's metadata may be damaged: get the file again, or report this\n")
+                   .c_str(),
+               stderr);
+    std::_Exit(1);
+}
+
 } // namespace
 
 void capture_llama_log(bool verbose) {
     show = verbose;
     llama_log_set(on_log, nullptr);
+    ggml_set_abort_callback(on_abort);
     common_log_set_verbosity_thold(verbose ? LOG_DEFAULT_DEBUG : -1); // the chat templates' own log
 }
 

@@ -24,6 +24,9 @@ constexpr uint64_t slack_bytes = 16 * MiB;
 constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
 constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
 
+constexpr uint64_t cell_bytes = 64;     // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t tokenise_bytes = 64; // llama.cpp's tokenizers take some 60 bytes for each of the text
+
 // ggml's CPU work memory, which belongs to no breakdown: the largest op's activations, quantised to 9/8 bytes an
 // element at most 4 bytes where the weights are floats.
 uint64_t work_bytes(const ModelLayout &layout, const EngineOptions &resolved) {
@@ -50,6 +53,17 @@ FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
 
 } // namespace
 
+void check_context_can_be_measured(const EngineOptions &resolved, const Machine &machine) {
+    const uint64_t budget = resolved.wishes.budget_bytes.value_or(machine.usable_bytes);
+    const uint64_t needed = process_memory().rss_bytes + uint64_t{resolved.ctx_tokens} * cell_bytes;
+    if (needed > budget) {
+        throw Error(ErrorKind::budget,
+                    fmt::format("a context of {} tokens (-c) does not fit into a budget of {}", resolved.ctx_tokens,
+                                format_bytes(budget)),
+                    "lower -c or raise --ram");
+    }
+}
+
 FixedBytes measure_fixed(const ModelLayout &layout, const EngineOptions &resolved) {
     llama_model_params params = model_params(Residency::arena);
     params.no_alloc = true;
@@ -74,7 +88,8 @@ FixedBytes measure_fixed(const ModelLayout &layout, const EngineOptions &resolve
     fixed.compute += output_bytes(resolved, n_vocab) + work_bytes(layout, resolved);
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
     fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +
-                     uint64_t{resolved.threads} * thread_bytes + n_vocab * candidate_bytes;
+                     uint64_t{std::max(resolved.threads, resolved.threads_batch)} * thread_bytes +
+                     n_vocab * candidate_bytes + uint64_t{resolved.ctx_tokens} * text_bytes_per_token * tokenise_bytes;
     return fixed;
 }
 

@@ -11,4 +11,12 @@ namespace larder {
 // model, Error(engine) if it does not accept the context.
 FixedBytes measure_fixed(const ModelLayout &layout, const EngineOptions &resolved);
 
+// The measurement itself makes llama.cpp's list of KV cells, some 64 bytes a token. Throws Error(budget) for a context
+// so long that this alone is more than the budget.
+void check_context_can_be_measured(const EngineOptions &resolved, const Machine &machine);
+
+// Texts of more bytes than this for each token of the context are refused before they are tokenised; the plan holds
+// what tokenising that much takes.
+inline constexpr uint32_t text_bytes_per_token = 24;
+
 } // namespace larder

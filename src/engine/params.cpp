@@ -47,6 +47,10 @@ EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
     if (resolved.threads_batch == 0) {
         resolved.threads_batch = resolved.threads;
     }
+    if (std::max(resolved.threads, resolved.threads_batch) > GGML_MAX_N_THREADS) {
+        throw Error(ErrorKind::usage, fmt::format("-t, -tb: more than {} threads", GGML_MAX_N_THREADS),
+                    "take as many as there are cores");
+    }
     if (resolved.ubatch_tokens == 0) {
         throw Error(ErrorKind::usage, "--ubatch-size: must be at least 1", "leave it out for 512");
     }

@@ -31,6 +31,21 @@ bool can_read(io_uring *ring) {
     return probe != nullptr && io_uring_opcode_supported(probe.get(), IORING_OP_READ) != 0;
 }
 
+// Some sandboxes let a ring be made and refuse to enter it. Returns the errno value of the first entry, 0 if it works.
+int enter_once(io_uring *ring) {
+    io_uring_prep_nop(io_uring_get_sqe(ring));
+    const int answer = io_uring_submit_and_wait(ring, 1);
+    if (answer < 0) {
+        return -answer;
+    }
+    io_uring_cqe *completion = nullptr;
+    const int error = -io_uring_peek_cqe(ring, &completion);
+    if (error == 0) {
+        io_uring_cqe_seen(ring, completion);
+    }
+    return error;
+}
+
 } // namespace
 
 Ring::Ring(uint32_t entries, const std::vector<UniqueFd> &fds) {
@@ -42,7 +57,7 @@ Ring::Ring(uint32_t entries, const std::vector<UniqueFd> &fds) {
     }
     std::vector<int> numbers(fds.size());
     std::transform(fds.begin(), fds.end(), numbers.begin(), [](const UniqueFd &fd) { return fd.get(); });
-    error = can_read(&ring_) ? 0 : ENOSYS;
+    error = can_read(&ring_) ? enter_once(&ring_) : ENOSYS;
     if (error == 0 && !numbers.empty()) {
         error = -io_uring_register_files(&ring_, numbers.data(), static_cast<unsigned>(numbers.size()));
     }

@@ -80,6 +80,10 @@ ExpertTensor describe(const ModelLayout &layout, size_t index, const std::vector
     expert.projection = name.projection;
     expert.n_expert = static_cast<uint32_t>(tensor.shape[2]);
     expert.n_expert_used = std::min(top_k[expert.layer], expert.n_expert);
+    if (expert.n_expert_used == 0) {
+        throw refusal(layout.files[tensor.extent.file],
+                      fmt::format("layer {} has experts, but uses none of them", expert.layer), convert_again);
+    }
     expert.slice_bytes = tensor.extent.bytes / expert.n_expert;
     LARDER_CHECK(expert.slice_bytes * expert.n_expert == tensor.extent.bytes);
     return expert;

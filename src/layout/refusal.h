@@ -11,9 +11,6 @@ namespace larder {
 inline constexpr const char *download_again = "the file is damaged or incomplete, download it again";
 inline constexpr const char *convert_again = "convert the model again, or take another GGUF of it";
 
-// `text` without line breaks and other control characters: names inside a hostile file may hold anything.
-std::string printable(std::string_view text);
-
 // An Error(model) about the file at `path`.
 Error refusal(std::string_view path, std::string_view what, std::string remedy = download_again);
 
