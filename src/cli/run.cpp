@@ -1,5 +1,7 @@
 // larder run: answers a prompt, or chats.
 #include "base/bytes.h"
+#include "cli/answer.h"
+#include "cli/chat.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/progress_bar.h"
@@ -10,10 +12,7 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,142 +61,6 @@ void announce(const ModelLayout &layout, const MemoryPlan &plan, uint32_t ctx_to
         say("note: the model was made for contexts of {} tokens\n", layout.context_length);
     }
 }
-
-// Makes one answer and streams it to standard output. What was said is returned.
-class Answerer {
-  public:
-    Answerer(Engine &engine, Session &session, Signals &signals, int32_t n_predict)
-        : engine_(engine), session_(session), signals_(signals), n_predict_(n_predict) {}
-
-    std::string answer(const std::string &prompt) {
-        engine_.clear_stop();
-        signals_.answer_begins();
-        std::string text;
-        if (session_.prefill(engine_.tokenize(prompt, true))) {
-            text = generate();
-        }
-        signals_.answer_ends();
-        if (const std::string changed = engine_.take_changed_file(); !changed.empty()) {
-            say("\nwarning: {} was written to while in use; the answer may not be the model's\n", changed);
-            spoiled_ = true;
-        }
-        return text;
-    }
-    // An answer was made from a file that was written to meanwhile.
-    [[nodiscard]] bool spoiled() const { return spoiled_; }
-
-  private:
-    std::string generate() {
-        std::string text;
-        for (int32_t n = 0; n_predict_ < 0 || n < n_predict_; n++) {
-            const Token token = session_.sample();
-            if (engine_.is_end_of_generation(token) || engine_.stop_requested()) {
-                break;
-            }
-            const std::string piece = engine_.piece(token);
-            text += piece;
-            print_now(piece);
-            if (n + 1 == n_predict_) {
-                break;
-            }
-            if (session_.n_token() == engine_.ctx_tokens()) {
-                say("\nnote: the context of {} tokens is full; raise -c for more\n", engine_.ctx_tokens());
-                break;
-            }
-            if (!session_.decode(token)) {
-                break;
-            }
-        }
-        return text;
-    }
-
-    Engine &engine_;
-    Session &session_;
-    Signals &signals_;
-    int32_t n_predict_;
-    bool spoiled_ = false;
-};
-
-// A chat on standard input: a line a message, or a command.
-class Chat {
-  public:
-    Chat(Answerer &answerer, const Engine &engine, Signals &signals, const RunFlags &flags)
-        : answerer_(answerer), engine_(engine), signals_(signals), system_prompt_(flags.system_prompt),
-          templated_(engine.has_chat_template() && !flags.raw), terminal_(isatty(STDIN_FILENO) != 0) {
-        clear();
-        if (terminal_ && !flags.quiet) {
-            say("Type a message and press Enter. /clear forgets the conversation, /exit or Ctrl-D ends, "
-                "Ctrl-C stops an answer.\n");
-        }
-    }
-
-    // Returns the exit code: a failed answer is reported and the chat goes on, but it is not forgotten.
-    int operator()() {
-        for (std::string line; next_line(line);) {
-            if (line == "/exit") {
-                break;
-            }
-            if (line == "/clear") {
-                clear();
-            } else if (!line.empty()) {
-                send(line);
-            }
-        }
-        return code_ == 0 && answerer_.spoiled() ? 1 : code_;
-    }
-
-  private:
-    bool next_line(std::string &line) {
-        if (terminal_) {
-            say("> ");
-        }
-        const bool more = !signals_.quit_requested() && signals_.read_line(line);
-        if (!more && terminal_) {
-            say("\n");
-        }
-        return more;
-    }
-
-    void clear() {
-        messages_.clear();
-        text_.clear();
-        if (!system_prompt_.empty()) {
-            messages_.push_back({"system", system_prompt_});
-        }
-    }
-
-    void send(const std::string &line) {
-        const size_t text_before = text_.size();
-        const size_t messages_before = messages_.size();
-        try {
-            if (templated_) {
-                messages_.push_back({"user", line});
-                messages_.push_back({"assistant", answerer_.answer(engine_.render_chat(messages_))});
-            } else {
-                text_ += line;
-                text_ += answerer_.answer(text_);
-            }
-            print_now("\n");
-        } catch (const Error &error) { // this answer failed; the conversation before it stands
-            signals_.answer_ends();
-            messages_.resize(messages_before);
-            text_.resize(text_before);
-            const bool full = error.kind() == ErrorKind::usage;
-            say("\nerror: {}{}\n", error.what(), full ? ", or /clear the conversation" : "");
-            code_ = exit_code(error.kind());
-        }
-    }
-
-    Answerer &answerer_;
-    const Engine &engine_;
-    Signals &signals_;
-    std::string system_prompt_;
-    bool templated_;
-    bool terminal_;
-    std::vector<ChatMessage> messages_;
-    std::string text_; // of the whole conversation, without a template
-    int code_ = 0;
-};
 
 int single_answer(Answerer &answerer, const Engine &engine, const RunFlags &flags) {
     std::string prompt = flags.prompt;
@@ -287,8 +150,9 @@ int run(RunFlags &flags) {
     StatsAtExit stats_at_exit(*engine, stats_file, signals);
     Session session(*engine, flags.sampling);
     Answerer answerer(*engine, session, signals, flags.n_predict);
-    const int code =
-        flags.one_answer ? single_answer(answerer, *engine, flags) : Chat(answerer, *engine, signals, flags)();
+    const int code = flags.one_answer
+                         ? single_answer(answerer, *engine, flags)
+                         : run_chat(answerer, *engine, signals, {flags.system_prompt, flags.raw, flags.quiet});
     if (!flags.quiet && engine->stats().prompt_tokens > 0) {
         say("{}\n", stats_line(*engine));
     }

@@ -1,4 +1,5 @@
-// Input and surroundings that mean harm, or look like it: one line, an exit code, no crash, no memory beyond the budget.
+// Input and surroundings that mean harm, or look like it: one line, an exit code, no crash, no memory beyond the
+// budget.
 #include "base/bytes.h"
 #include "support/cgroup.h"
 #include "support/process.h"
@@ -36,8 +37,8 @@ class Hostile : public testing::Test {
 
 TEST_F(Hostile, AContextTooLongToMeasureIsRefusedWithoutTakingTheMemory) {
     const Cgroup cgroup(200 * MiB);
-    const Finished result =
-        larder({"run", "-m", model_, "--ram", "200M", "-p", "hi", "-c", "10000000"}, cgroup.made() ? cgroup.procs() : "");
+    const Finished result = larder({"run", "-m", model_, "--ram", "200M", "-p", "hi", "-c", "10000000"},
+                                   cgroup.made() ? cgroup.procs() : "");
     EXPECT_EQ(result.exit_code, 3);
     EXPECT_THAT(result.err, HasSubstr("lower -c"));
 }
@@ -54,8 +55,8 @@ TEST_F(Hostile, ATextTooLongForTheContextIsRefusedBeforeItIsTokenised) {
 
 TEST_F(Hostile, MetadataThatMakesLlamaCppStopEndsInOneLine) {
     const float negative = -1;
-    const Finished result =
-        larder({"run", "-m", patched("qwen3moe.attention.layer_norm_rms_epsilon", &negative), "-p", "hi", "-n", "1", "-q"});
+    const Finished result = larder(
+        {"run", "-m", patched("qwen3moe.attention.layer_norm_rms_epsilon", &negative), "-p", "hi", "-n", "1", "-q"});
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(result.err, HasSubstr("error: llama.cpp stopped at an impossible state"));
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
