@@ -80,6 +80,7 @@ void ExpertStore::Impl::release(uint32_t position) {
 void ExpertStore::Impl::end() {
     const std::lock_guard lock(mutex_);
     LARDER_CHECK(batch_open_ && !polling_);
+    mark_used();
     for (const SliceIndex slice : demanded_) {
         const SlotIndex slot = table_.find(slice);
         if (slot != no_slot && table_.needed(slot)) {
@@ -91,6 +92,17 @@ void ExpertStore::Impl::end() {
     demanded_.clear();
     n_ready_.store(0, std::memory_order_relaxed);
     batch_open_ = false;
+}
+
+// What was ready was used whole, also where the batch failed: threads leave it at the first slice that is not.
+void ExpertStore::Impl::mark_used() {
+    const uint32_t n = n_ready_.load(std::memory_order_relaxed);
+    for (uint32_t position = 0; position < n; ++position) {
+        const SlotIndex slot = table_.find(ready_order_[position].slice);
+        if (slot != no_slot) { // else it was released and its slot given to another slice of this batch
+            uses_[slot].fresh = false;
+        }
+    }
 }
 
 std::optional<Error> ExpertStore::Impl::take_error() {
@@ -209,6 +221,7 @@ void ExpertStore::Impl::start_read(SlotTable::Acquired acquired, SliceIndex slic
     counters_.evictions.add(acquired.evicted ? 1 : 0);
     char *const memory = arena_.address(acquired.slot, sources_.size_class(slice));
     uses_[acquired.slot].data = memory + sources_.skew(slice);
+    uses_[acquired.slot].fresh = true;
     started_.push_back(sources_.request(slice, memory, acquired.slot));
 }
 
@@ -299,7 +312,7 @@ void ExpertStore::Impl::finish(const ReadResult &result) {
 void ExpertStore::Impl::append_ready(SlotIndex slot) {
     const uint32_t n = n_ready_.load(std::memory_order_relaxed);
     LARDER_CHECK(n < demanded_.size() && table_.state(slot) == SlotState::ready && table_.needed(slot));
-    ready_order_[n] = {table_.slice(slot), uses_[slot].data, uses_[slot].demanded_position};
+    ready_order_[n] = {table_.slice(slot), uses_[slot].data, uses_[slot].demanded_position, uses_[slot].fresh};
     n_ready_.store(n + 1, std::memory_order_release);
 }
 

@@ -66,10 +66,12 @@ class ExpertStore::Impl {
     void start_read(SlotTable::Acquired acquired, SliceIndex slice);
     void submit_started();
     void drop_queue();
+    void mark_used();
 
     struct SlotUse {
         const char *data = nullptr;     // the first byte of its slice
         uint32_t demanded_position = 0; // while needed
+        bool fresh = false;             // read, and used by no batch that has ended
     };
     struct Queued {
         SliceIndex slice = 0;

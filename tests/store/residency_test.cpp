@@ -52,6 +52,25 @@ TEST(Residency, MissingSlicesAreAskedForInOneCallAndInFileOrder) {
     EXPECT_TRUE(std::ranges::is_sorted(offsets));
 }
 
+TEST(Residency, ASliceIsFreshUntilABatchHasUsedIt) {
+    StoreOnSim store = make_store(8, 4);
+    const auto freshness = [&store](const std::vector<SliceIndex> &demanded) {
+        store->begin(demanded, {}, true);
+        std::vector<bool> fresh(demanded.size());
+        for (uint32_t position = 0; position < demanded.size(); ++position) {
+            const ReadySlice *slice = store->wait(position);
+            fresh.at(slice->demanded_position) = slice->fresh;
+            store->release(position);
+        }
+        store->end();
+        return fresh;
+    };
+    EXPECT_THAT(freshness(store.slices(0, up, {2, 5})), ElementsAre(true, true));
+    EXPECT_THAT(freshness(store.slices(0, up, {2, 5, 6})), ElementsAre(false, false, true));
+    freshness(store.slices(2, up, {0, 1, 2, 3, 4, 5, 6, 7})); // takes all slots
+    EXPECT_THAT(freshness(store.slices(0, up, {2, 6})), ElementsAre(true, true)) << "read again";
+}
+
 TEST(Residency, ReadySlicesComeBeforeThoseStillRead) {
     StoreOnSim store = make_store(8, 4);
     store.run(store.slices(0, up, {2, 5}));
