@@ -157,6 +157,7 @@ int run(RunFlags &flags) {
         say("{}\n", stats_line(*engine));
     }
     stats_at_exit.write();
+    engine->close_trace();
     return code;
 }
 
@@ -201,6 +202,7 @@ void add_prompt_flags(CLI::App &command, RunFlags &flags) {
     add("-n,--predict,--n-predict", flags.n_predict, "tokens to generate; -1: until the answer ends")
         ->capture_default_str();
     add("--stats", flags.stats_path, "write figures as JSON to a file at exit, and on SIGUSR2");
+    add("--trace", flags.engine.options.trace_path, "record to a file which experts each token was routed to");
     command.add_flag("-q,--quiet", flags.quiet, "print the answer only")->group("Prompt and answer");
 }
 

@@ -16,7 +16,10 @@
 #include "layout/layout.h"
 #include "store/store.h"
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 
 struct ggml_tensor;
@@ -31,11 +34,16 @@ extern const char *const expert_tensor_pattern;
 // first model is loaded; not thread-safe against a running graph.
 ggml_backend_buffer_type *expert_buffer_type();
 
+// Told what the router chose for each MoE block (ExpertTensor::group) of a graph: experts[token * top_k + k], -1 for
+// none. Called on a compute thread in the middle of the graph: it must not throw.
+using OnRoute = std::function<void(uint32_t group, uint32_t top_k, std::span<const int32_t> experts)>;
+
 // Ties the expert tensors of one loaded model to a store. Must outlive every graph that runs on the model; the layout
 // and the store must outlive it.
 class ExpertBinding {
   public:
-    ExpertBinding(const ModelLayout &layout, ExpertStore &store);
+    // `on_route` may be empty; with one, every block's choice is copied out.
+    ExpertBinding(const ModelLayout &layout, ExpertStore &store, OnRoute on_route = {});
     ~ExpertBinding();
     ExpertBinding(const ExpertBinding &) = delete;
     ExpertBinding &operator=(const ExpertBinding &) = delete;

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace larder {
 
@@ -98,7 +99,8 @@ ggml_backend_buffer_type *expert_buffer_type() {
 
 class ExpertBinding::Impl {
   public:
-    Impl(const ModelLayout &layout, ExpertStore &store) : layout_(layout), store_(store) {
+    Impl(const ModelLayout &layout, ExpertStore &store, OnRoute on_route) : layout_(layout), store_(store) {
+        scratch_.on_route = std::move(on_route);
         uint32_t n_expert_max = 0;
         for (const ExpertTensor &tensor : layout.expert_tensors) {
             n_expert_max = std::max(n_expert_max, tensor.n_expert);
@@ -154,8 +156,8 @@ class ExpertBinding::Impl {
     std::vector<ExpertWeights> weights_;
 };
 
-ExpertBinding::ExpertBinding(const ModelLayout &layout, ExpertStore &store)
-    : impl_(std::make_unique<Impl>(layout, store)) {}
+ExpertBinding::ExpertBinding(const ModelLayout &layout, ExpertStore &store, OnRoute on_route)
+    : impl_(std::make_unique<Impl>(layout, store, std::move(on_route))) {}
 ExpertBinding::~ExpertBinding() = default;
 
 bool ExpertBinding::bind(ggml_tensor *tensor) {

@@ -1,6 +1,7 @@
 // expert_weights.h — what hangs on the `extra` of an expert tensor: whose it is, and scratch for the op.
 #pragma once
 
+#include "compute/compute.h"
 #include "layout/layout.h"
 #include "store/store.h"
 
@@ -21,6 +22,8 @@ struct OpScratch {
     // slices of the others. A block begins when its group changes or a tensor comes up again.
     int64_t group = -1;
     uint32_t seen = 0;
+    OnRoute on_route;
+    std::vector<int32_t> route; // of one block, for on_route
 };
 
 struct ExpertWeights {

@@ -182,8 +182,21 @@ class Run {
                 }
             }
         }
+        if (first && scratch_.on_route) {
+            report_route();
+        }
         scratch_.seen |= expert_weights_.bit;
         store_.begin(scratch_.demanded, scratch_.following, first);
+    }
+
+    void report_route() {
+        scratch_.route.clear();
+        for (int64_t token = 0; token < ids_->ne[1]; token++) {
+            for (int64_t k = 0; k < ids_->ne[0]; k++) {
+                scratch_.route.push_back(id_of(k, token));
+            }
+        }
+        scratch_.on_route(expert_weights_.tensor->group, static_cast<uint32_t>(ids_->ne[0]), scratch_.route);
     }
 
     // Thread 0, before the barrier that lets the others at it.

@@ -69,6 +69,16 @@ void Engine::Impl::make_the_plan() {
     }
 }
 
+OnRoute Engine::Impl::record_routes() {
+    if (options.trace_path.empty()) {
+        return {};
+    }
+    routes = std::make_unique<RouteRecorder>(options.trace_path, layout);
+    return [this](uint32_t group, uint32_t top_k, std::span<const int32_t> experts) {
+        routes->add(group, top_k, experts);
+    };
+}
+
 void Engine::Impl::open_arena() {
     make_the_plan();
     reader = open_reader(layout.files, options.reader);
@@ -77,7 +87,10 @@ void Engine::Impl::open_arena() {
     }
     if (!layout.expert_tensors.empty()) {
         store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
-        binding = std::make_unique<ExpertBinding>(layout, *store);
+        binding = std::make_unique<ExpertBinding>(layout, *store, record_routes());
+    } else if (!options.trace_path.empty()) {
+        throw Error(ErrorKind::usage, fmt::format("{} is a dense model: it has no routes", layout.files.front()),
+                    "leave out --trace");
     }
 
     LoadTargets targets{{layout, *reader}, binding.get(), {}};
@@ -223,6 +236,12 @@ std::string Engine::take_changed_file() {
 }
 
 void Engine::request_stop() { impl_->stop = true; }
+void Engine::close_trace() {
+    if (impl_->routes != nullptr) {
+        impl_->routes->close();
+    }
+}
+
 void Engine::clear_stop() { impl_->stop = false; }
 bool Engine::stop_requested() const { return impl_->stop; }
 

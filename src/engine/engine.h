@@ -48,7 +48,8 @@ struct EngineOptions {
     bool logits_for_all = false; // keep logits of every token of a batch, not of the last only
     PlanWishes wishes;
     ReaderOptions reader;
-    bool verbose = false; // llama.cpp's own log to standard error
+    bool verbose = false;   // llama.cpp's own log to standard error
+    std::string trace_path; // record the routes here (trace/trace.h); empty for none, always with Residency::stock
     // Both are called from the thread that opens: when the plan is made and nothing is read yet, and while resident
     // weights load. Either may be empty.
     std::function<void(const ModelLayout &, const MemoryPlan &)> on_plan;
@@ -135,6 +136,9 @@ class Engine {
     // Any thread. Makes the session call under way return early (stopped() is true then).
     void request_stop();
     void clear_stop();
+
+    // The end of the trace, if one is recorded: all of it is in the file then. Throws Error(io).
+    void close_trace();
     [[nodiscard]] bool stop_requested() const;
 
     [[nodiscard]] EngineStats stats() const;

@@ -4,6 +4,7 @@
 #include "compute/compute.h"
 #include "engine/engine.h"
 #include "engine/llama_handles.h"
+#include "engine/route_recorder.h"
 
 #include "chat.h"
 
@@ -27,7 +28,8 @@ class Engine::Impl {
     ModelLayout layout;
     MemoryPlan plan;
     std::unique_ptr<Reader> reader;
-    std::unique_ptr<ExpertStore> store; // null for a dense model and for stock residency
+    std::unique_ptr<ExpertStore> store;    // null for a dense model and for stock residency
+    std::unique_ptr<RouteRecorder> routes; // null if no trace is wanted
     std::unique_ptr<ExpertBinding> binding;
     ModelHandle model;
     ContextHandle context;
@@ -47,6 +49,7 @@ class Engine::Impl {
     void open_arena();
     void open_stock();
     void create_context();
+    OnRoute record_routes();
     void refuse_text_too_long(uint64_t bytes) const; // throws Error(usage)
     [[nodiscard]] const llama_vocab *vocab() const { return llama_model_get_vocab(model.get()); }
 

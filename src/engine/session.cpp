@@ -108,7 +108,7 @@ class Session::Impl {
         while (cached_.size() < tokens.size()) {
             const size_t first = cached_.size();
             const size_t count = std::min(n_batch, tokens.size() - first);
-            if (!evaluate(tokens.subspan(first, count), first + count == tokens.size())) {
+            if (!evaluate(tokens.subspan(first, count), first + count == tokens.size(), TracePhase::prefill)) {
                 return false;
             }
             engine_.prompt_tokens += count;
@@ -124,7 +124,7 @@ class Session::Impl {
         if (cached_.size() >= llama_n_ctx(engine_.context.get())) {
             throw Error(ErrorKind::usage, fmt::format("the context of {} tokens is full", cached_.size()), "raise -c");
         }
-        if (!evaluate({&token, 1}, true)) {
+        if (!evaluate({&token, 1}, true, TracePhase::decode)) {
             return false;
         }
         engine_.decode_tokens++;
@@ -162,7 +162,7 @@ class Session::Impl {
     }
 
     // One llama_decode. False if the user stopped it.
-    bool evaluate(std::span<const Token> tokens, bool last_batch) {
+    bool evaluate(std::span<const Token> tokens, bool last_batch, TracePhase phase) {
         llama_batch &batch = batch_.batch;
         common_batch_clear(batch);
         for (size_t i = 0; i < tokens.size(); i++) {
@@ -174,11 +174,17 @@ class Session::Impl {
         const int32_t code = llama_decode(engine_.context.get(), batch);
         last_ms_ = ms_since(begin);
         if (code == 0) {
+            if (engine_.routes != nullptr) {
+                engine_.routes->write(phase);
+            }
             cached_.insert(cached_.end(), tokens.begin(), tokens.end());
             return true;
         }
         // What was computed of the batch is in the cache, recurrent state above all, and cannot be taken back.
         drop_all();
+        if (engine_.routes != nullptr) {
+            engine_.routes->drop();
+        }
         if (std::optional<Error> failure = engine_.take_failure()) {
             throw *failure;
         }

@@ -1,0 +1,87 @@
+#include "engine/route_recorder.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace larder {
+
+namespace {
+
+// The model's layer of each MoE block that routes among the model's experts; by block.
+std::vector<uint32_t> traced_layers(const ModelLayout &layout) {
+    std::vector<uint32_t> layers;
+    int64_t group_last = -1;
+    for (const ExpertTensor &tensor : layout.expert_tensors) {
+        if (tensor.n_expert == layout.n_expert && tensor.group > group_last) {
+            layers.push_back(tensor.layer);
+            group_last = tensor.group;
+        }
+    }
+    return layers;
+}
+
+} // namespace
+
+RouteRecorder::RouteRecorder(const std::string &path, const ModelLayout &layout)
+    : top_k_(layout.n_expert_used),
+      writer_(path, layout.architecture, layout.n_expert, layout.n_expert_used, traced_layers(layout)) {
+    for (const ExpertTensor &tensor : layout.expert_tensors) {
+        layer_of_group_.resize(std::max<size_t>(layer_of_group_.size(), tensor.group + 1), not_traced);
+        if (tensor.n_expert == layout.n_expert && layer_of_group_[tensor.group] == not_traced) {
+            layer_of_group_[tensor.group] = n_layer_++;
+        }
+    }
+}
+
+void RouteRecorder::add(uint32_t group, uint32_t top_k, std::span<const int32_t> experts) noexcept {
+    const uint32_t layer = layer_of_group_[group];
+    if (layer == not_traced || top_k != top_k_) {
+        return;
+    }
+    try {
+        if (ubatches_.empty() || layer <= layer_last_) {
+            ubatches_.push_back({std::vector<Layer>(n_layer_)});
+        }
+        ubatches_.back().layers[layer].experts.assign(experts.begin(), experts.end());
+        layer_last_ = layer;
+    } catch (const std::bad_alloc &) {
+        out_of_memory_ = true;
+    }
+}
+
+void RouteRecorder::write(TracePhase phase) {
+    if (out_of_memory_) {
+        throw Error(ErrorKind::io, "out of memory while recording the routes", "lower -b, or leave out --trace");
+    }
+    for (const Ubatch &ubatch : ubatches_) {
+        write(ubatch, phase);
+    }
+    ubatches_.clear();
+}
+
+void RouteRecorder::write(const Ubatch &ubatch, TracePhase phase) {
+    size_t choices = 0; // of the layer that has all tokens
+    for (const Layer &layer : ubatch.layers) {
+        choices = std::max(choices, layer.experts.size());
+    }
+    for (size_t first = 0; first < choices; first += top_k_) {
+        TraceToken token{phase, std::vector<int32_t>(size_t{n_layer_} * top_k_, -1)};
+        for (size_t l = 0; l < ubatch.layers.size(); l++) {
+            const std::vector<int32_t> &experts = ubatch.layers[l].experts;
+            const size_t absent = choices - experts.size(); // of the tokens at the front
+            if (first >= absent) {
+                std::copy_n(experts.begin() + static_cast<std::ptrdiff_t>(first - absent), top_k_,
+                            token.experts.begin() + static_cast<std::ptrdiff_t>(l * top_k_));
+            }
+        }
+        writer_.write(token);
+    }
+}
+
+void RouteRecorder::drop() {
+    ubatches_.clear();
+    out_of_memory_ = false;
+}
+
+} // namespace larder
