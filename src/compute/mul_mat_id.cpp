@@ -99,6 +99,9 @@ class Run {
             quantise_input();
         }
         ggml_barrier(params_->threadpool);
+        if (params_->ith == 0) {
+            store_.start_reads();
+        }
         multiply_chunks();
         ggml_barrier(params_->threadpool);
         if (params_->ith == 0) {

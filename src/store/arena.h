@@ -29,6 +29,7 @@ class Arena {
         const Class &c = classes_[size_class];
         return c.first_address + static_cast<uint64_t>(slot - c.first_slot) * c.slot_bytes;
     }
+    [[nodiscard]] char *base() const { return base_; }
     [[nodiscard]] uint64_t bytes() const { return bytes_; }
 
   private:

@@ -9,8 +9,9 @@
 namespace larder {
 
 ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader)
-    : sources_(layout), arena_(layout.size_classes, slots), table_(layout.n_slice, slots), uses_(table_.slots()),
-      class_demand_(slots.size()), reader_(reader), ready_order_(sources_.slices_of_tensor_max()) {
+    : sources_(layout), arena_(layout.size_classes, slots), prefault_(arena_.base(), arena_.bytes()),
+      table_(layout.n_slice, slots), uses_(table_.slots()), class_demand_(slots.size()), reader_(reader),
+      ready_order_(sources_.slices_of_tensor_max()) {
     queue_.reserve(sources_.slices_of_tensor_max());
     demanded_.reserve(sources_.slices_of_tensor_max());
     following_.reserve(sources_.slices_of_layer_max());
@@ -41,7 +42,13 @@ void ExpertStore::Impl::begin(std::span<const SliceIndex> demanded, std::span<co
     select_following(following);
     start_queued();
     start_following();
-    submit_started();
+}
+
+void ExpertStore::Impl::start_reads() {
+    if (has_started_.load(std::memory_order_relaxed)) {
+        const std::lock_guard lock(mutex_);
+        submit_started();
+    }
 }
 
 const ReadySlice *ExpertStore::Impl::wait(uint32_t position) {
@@ -80,6 +87,7 @@ void ExpertStore::Impl::release(uint32_t position) {
 void ExpertStore::Impl::end() {
     const std::lock_guard lock(mutex_);
     LARDER_CHECK(batch_open_ && !polling_);
+    submit_started(); // slices that follow, if nobody had to wait
     mark_used();
     for (const SliceIndex slice : demanded_) {
         const SlotIndex slot = table_.find(slice);
@@ -223,12 +231,14 @@ void ExpertStore::Impl::start_read(SlotTable::Acquired acquired, SliceIndex slic
     uses_[acquired.slot].data = memory + sources_.skew(slice);
     uses_[acquired.slot].fresh = true;
     started_.push_back(sources_.request(slice, memory, acquired.slot));
+    has_started_.store(true, std::memory_order_relaxed);
 }
 
 void ExpertStore::Impl::submit_started() {
     if (!started_.empty()) {
         reader_.submit(started_);
         started_.clear();
+        has_started_.store(false, std::memory_order_relaxed);
     }
 }
 
@@ -252,6 +262,7 @@ const ReadySlice *ExpertStore::Impl::wait_for_read(uint32_t position) {
         if (polling_ || table_.reading() == 0) {
             progress_.wait(lock);
         } else {
+            submit_started();
             poll_blocking(lock);
         }
     }

@@ -20,6 +20,7 @@
 
 #include "store/arena.h"
 #include "store/counters.h"
+#include "store/prefault.h"
 #include "store/slice_sources.h"
 #include "store/slot_table.h"
 #include "store/store.h"
@@ -39,6 +40,7 @@ class ExpertStore::Impl {
     Impl &operator=(const Impl &) = delete;
 
     void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer);
+    void start_reads();
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
     void end();
@@ -85,6 +87,7 @@ class ExpertStore::Impl {
     // Immutable after construction.
     const SliceSources sources_;
     const Arena arena_;
+    const Prefault prefault_; // after arena_: it ends first
 
     Counters counters_;
     mutable std::mutex mutex_;
@@ -101,7 +104,7 @@ class ExpertStore::Impl {
     size_t queue_next_ = 0;                 // from here on they have no slot yet
     std::vector<SliceIndex> following_;     // absent following slices that may be started
     std::vector<ClassDemand> class_demand_; // by size class
-    std::vector<ReadRequest> started_;      // to be submitted
+    std::vector<ReadRequest> started_;      // to be submitted: never any while there is a poller
 
     // Used by the poller, and under mutex_ when there is none.
     Reader &reader_;
@@ -116,6 +119,8 @@ class ExpertStore::Impl {
     // How many are queued without a slot. It only falls during a batch, so a release() that reads 0 needs no lock.
     std::atomic<uint32_t> n_queued_{0};
     std::atomic<bool> failed_{false};
+    // Whether started_ holds anything: start_reads() needs no lock to find that it does not.
+    std::atomic<bool> has_started_{false};
 };
 
 } // namespace larder

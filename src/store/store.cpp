@@ -14,6 +14,7 @@ void ExpertStore::begin(std::span<const SliceIndex> demanded, std::span<const Sl
     impl_->begin(demanded, following, first_of_layer);
 }
 
+void ExpertStore::start_reads() { impl_->start_reads(); }
 const ReadySlice *ExpertStore::wait(uint32_t position) { return impl_->wait(position); }
 void ExpertStore::release(uint32_t position) { impl_->release(position); }
 void ExpertStore::end() { impl_->end(); }

@@ -7,7 +7,8 @@
 //
 // A SliceBatch is how an op uses it: one batch is the distinct slices that one MUL_MAT_ID needs.
 //
-//   one thread:   store.begin(demanded, following)    pins what is there, starts reading what is not
+//   one thread:   store.begin(demanded, following)    pins what is there, chooses slots for what is not
+//   any thread:   store.start_reads()                 hands the reads of the rest to the kernel
 //   all threads:  while (auto* s = store.wait(p)) ... the p-th slice to become ready, in the order they do
 //   all threads:  store.release(p)                    once for each position, when its last user is done
 //   one thread:   store.end()                         after all threads are through
@@ -75,6 +76,11 @@ class ExpertStore {
     // only: then the accesses are counted as hits or misses too. `following` is grouped like `demanded`: the slices of
     // the expert demanded[i] are following[i], following[i + n], ... with n = demanded.size().
     void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer);
+
+    // Submits the reads that begin() wants, if nobody has yet. Apart from begin() because a system call that pins pages
+    // or copies out of the page cache takes its time: meanwhile other threads compute what is ready. Optional: a wait()
+    // that finds nothing ready does it too.
+    void start_reads();
 
     // The slice at `position` in the order in which they become ready; blocks until there is one. Null when the batch
     // failed before that, or position >= the number demanded. Sleeps or works on completions, never spins on a read.

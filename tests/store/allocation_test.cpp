@@ -59,6 +59,7 @@ TEST(Allocation, HappensOnlyInTheConstructor) {
             std::iota(following.begin(), following.begin() + count, layout.expert_tensors[i + 1].first_slice);
             std::iota(following.begin() + count, following.end(), layout.expert_tensors[i + 2].first_slice);
             store.begin(demanded, following, true);
+            store.start_reads();
             for (uint32_t position = 0; store.wait(position) != nullptr; ++position) {
                 store.release(position);
             }

@@ -86,6 +86,7 @@ TEST(Failure, WakesEveryWaitingThread) {
     store.fail_slice(demanded[0], EIO);
     store.disk.hold();
     store->begin(demanded, {}, true);
+    store->start_reads();
     std::vector<std::thread> waiters;
     for (uint32_t i = 0; i < 4; ++i) {
         waiters.emplace_back([&, i] { EXPECT_EQ(store->wait(i % 2), nullptr); });

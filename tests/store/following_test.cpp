@@ -90,9 +90,11 @@ TEST(Following, WaitsForNoSlotAndTakesNoneFromItsLayerWhileOthersAreStillBeingRe
     store.run(gates);
     store.disk.hold();
     store->begin(store.slices(0, up, {0, 1}), {}, true);
+    store->start_reads();
     store->end();
     store.disk.forget_requests();
     store->begin(store.slices(1, up, experts), following_of(store, 1, experts), true);
+    store->start_reads();
     EXPECT_EQ(store.disk.request_count(), 2U) << "those demanded, and no down in the place of a gate";
     EXPECT_TRUE(store.resident(gates));
     store.disk.resume();
@@ -134,6 +136,20 @@ TEST(Following, AnAccessIsAHitOnlyIfAllItsSlicesAreReady) {
     layer(true);
     EXPECT_EQ(store->stats().expert_hits, 3U);
     EXPECT_EQ(store->stats().expert_misses, 3U);
+}
+
+TEST(Following, AreReadEvenIfNobodyStartedTheReads) {
+    StoreOnSim store{make_layout(4, 8, 2), {12, 6}};
+    store.run(store.slices(0, up, {1}));
+    store.disk.forget_requests();
+    store->begin(store.slices(0, up, {1}), store.slices(0, gate, {1}), true);
+    EXPECT_EQ(store.disk.request_count(), 0U) << "begin() only prepares";
+    ASSERT_NE(store->wait(0), nullptr);
+    store->release(0);
+    store->end();
+    EXPECT_EQ(store.disk.request_count(), 1U);
+    EXPECT_THAT(store.run(store.slices(0, gate, {1})), testing::ElementsAre(store.slice(0, gate, 1)));
+    EXPECT_EQ(store.reads_of(store.slice(0, gate, 1)), 1U);
 }
 
 } // namespace

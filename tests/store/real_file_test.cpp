@@ -29,6 +29,7 @@ class RealFile : public testing::TestWithParam<IoBackend> {
         std::atomic<uint32_t> next{0};
         std::atomic<uint32_t> right{0};
         store.begin(demanded, {}, true);
+        store.start_reads();
         const auto work = [&] {
             for (;;) {
                 const uint32_t position = next++;

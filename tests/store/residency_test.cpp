@@ -56,6 +56,7 @@ TEST(Residency, ASliceIsFreshUntilABatchHasUsedIt) {
     StoreOnSim store = make_store(8, 4);
     const auto freshness = [&store](const std::vector<SliceIndex> &demanded) {
         store->begin(demanded, {}, true);
+        store->start_reads();
         std::vector<bool> fresh(demanded.size());
         for (uint32_t position = 0; position < demanded.size(); ++position) {
             const ReadySlice *slice = store->wait(position);
@@ -85,6 +86,7 @@ TEST(Residency, ASliceIsPublishedOnlyAfterItsReadCompleted) {
     const auto demanded = store.slices(0, up, {1, 2});
     store.disk.hold();
     store->begin(demanded, {}, true);
+    store->start_reads();
     EXPECT_FALSE(store->resident(demanded[0]));
 
     std::atomic<uint32_t> seen{0};
@@ -142,6 +144,7 @@ TEST(Residency, APinnedSliceKeepsItsBytesWhileOthersStreamPast) {
     StoreOnSim store = make_store(3, 4);
     const auto demanded = store.slices(0, up, {0, 1, 2, 3, 4, 5, 6, 7});
     store->begin(demanded, {}, true);
+    store->start_reads();
     const ReadySlice pinned = *store->wait(0);
     for (uint32_t position = 1; position < demanded.size(); ++position) {
         ASSERT_NE(store->wait(position), nullptr);
@@ -220,6 +223,7 @@ TEST(Residency, TheDestructorWaitsForReadsInFlight) {
         const ModelLayout layout = make_layout(2, 8, 2);
         ExpertStore store(layout, std::vector<uint64_t>{8, 8}, disk);
         store.begin(std::vector<SliceIndex>{0, 1, 2}, {}, true);
+        store.start_reads();
         store.end();
         later = std::thread([&] {
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -237,6 +241,7 @@ TEST(ResidencyDeathTest, MisuseStopsTheProcess) {
     EXPECT_DEATH(store->end(), "batch_open_");
     const auto nested = [&] {
         store->begin({}, {}, false);
+        store->start_reads();
         store->begin({}, {}, false);
     };
     EXPECT_DEATH(nested(), "batch_open_");

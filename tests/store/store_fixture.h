@@ -148,6 +148,7 @@ class StoreOnSim {
                                 bool first_of_layer = false) {
         std::vector<SliceIndex> order;
         store_.begin(demanded, following, first_of_layer);
+        store_.start_reads();
         while (const ReadySlice *ready = store_.wait(static_cast<uint32_t>(order.size()))) {
             EXPECT_EQ(demanded.at(ready->demanded_position), ready->slice);
             EXPECT_TRUE(holds_its_bytes(*ready)) << "slice " << ready->slice;

@@ -46,6 +46,7 @@ TEST(Streaming, AReleaseWakesWaitersWhenNothingIsInFlight) {
     StoreOnSim store(make_layout(2, 8, 2), {2, 2});
     const auto demanded = store.slices(0, up, {0, 1, 2});
     store->begin(demanded, {}, true);
+    store->start_reads();
     ASSERT_NE(store->wait(0), nullptr);
     ASSERT_NE(store->wait(1), nullptr);
     ASSERT_EQ(store.disk.in_flight(), 0U);
@@ -71,6 +72,7 @@ TEST(Streaming, AThreadBlockedOnTheDiskHoldsNobodyUp) {
     store.disk.hold();
     store.disk.let(1);
     store->begin(demanded, {}, true);
+    store->start_reads();
     ASSERT_NE(store->wait(0), nullptr);
     std::thread blocked([&] {
         for (uint32_t position = 1; position < 4; ++position) {
@@ -93,6 +95,7 @@ TEST(Streaming, WhoeverHasNothingToDoPolls) {
     const auto demanded = store.slices(0, up, {0, 1, 2});
     store.disk.hold();
     store->begin(demanded, {}, true);
+    store->start_reads();
     std::atomic<uint32_t> served{0};
     std::vector<std::thread> threads;
     for (uint32_t position = 0; position < 3; ++position) {
@@ -120,6 +123,7 @@ TEST(Streaming, ReleasingReapsWhatHasArrived) {
     const uint64_t stalled_before = store->stats().stall_us;
     store.disk.hold();
     store->begin(store.slices(0, up, {0, 1, 2}), {}, true);
+    store->start_reads();
     ASSERT_NE(store->wait(0), nullptr);
     store.disk.resume();
     store->release(0);

@@ -1,0 +1,27 @@
+// prefault.h — lets the kernel hand out an arena's memory before the first reads want it.
+//
+// A page costs its zeroing when it is first touched: 0.1 s a GiB at best, ten times that on a host that must find the
+// memory first. Left to the reads, compute threads pay it while they hand requests to the kernel. A thread of idle
+// priority touches the arena from its beginning, in the order in which slots are first used, while resident weights are
+// still being read, and stops for whoever else wants the core.
+//
+// Threads: its own. The memory must outlive the object; the destructor stops the thread within one huge page.
+#pragma once
+
+#include <cstdint>
+#include <thread>
+
+namespace larder {
+
+class Prefault {
+  public:
+    Prefault(char *base, uint64_t bytes)
+        : thread_([base, bytes](const std::stop_token &stop) { touch(base, bytes, stop); }) {}
+
+  private:
+    static void touch(char *base, uint64_t bytes, const std::stop_token &stop);
+
+    std::jthread thread_;
+};
+
+} // namespace larder
