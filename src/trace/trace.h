@@ -33,14 +33,17 @@ struct RoutingTrace {
     uint32_t n_layer = 0;     // routed layers
     uint32_t n_expert = 0;    // a layer; the largest id + 1 where the format does not say
     uint32_t top_k = 0;
+    std::vector<uint32_t> layers; // the model's numbers of the routed layers; counted from 0 where the format says none
     std::vector<TraceToken> tokens;
 };
 
+// A trace has at least one token, and a token never names an expert twice in a layer.
 RoutingTrace read_trace(const std::string &path);
 
 // A trace with stated properties, for when none is at hand: in each layer experts are drawn without repetition from a
 // Zipf distribution over a random order of the layer's experts, and each of a token's experts is one of the token
-// before with probability `reuse`. Deterministic in `seed`.
+// before with probability `reuse` (more often in effect: what is drawn afresh may be among them too).
+// Deterministic in `seed`. Throws Error(usage) for sizes that no model has.
 struct SyntheticTrace {
     uint32_t n_layer = 0;
     uint32_t n_expert = 0;
@@ -52,8 +55,8 @@ struct SyntheticTrace {
 };
 RoutingTrace synthesise_trace(const SyntheticTrace &wanted);
 
-// Writes a trace token by token in larder's own format. Everything is on disk after close(); a writer that goes
-// without it leaves what was written so far, and says nothing.
+// Writes a trace token by token in larder's own format. After close() the system has all of it, or Error(io) was
+// thrown; a writer that goes without it leaves what was written so far, and says nothing.
 class TraceWriter {
   public:
     // `layers`: the model's numbers of its routed layers, for the header. Throws Error(io).

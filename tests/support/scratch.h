@@ -28,6 +28,7 @@ class Scratch {
     std::filesystem::path path_;
 };
 
+#ifdef LARDER_MAKE_MODEL // unit tests do without
 // Writes a model with larder-make-model and returns its path. `arguments` are the tool's, without --out.
 inline std::string make_model(const Scratch &scratch, const std::string &name, const std::string &arguments) {
     const std::string path = scratch / name;
@@ -35,6 +36,7 @@ inline std::string make_model(const Scratch &scratch, const std::string &name, c
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return path;
 }
+#endif
 
 inline std::string contents(const std::string &path) {
     std::ifstream file(path, std::ios::binary);
