@@ -20,12 +20,10 @@ Routing fold(const RoutingTrace &trace, const make_model::Shape &shape) {
             const size_t first = size_t{layer % trace.n_layer} * trace.top_k;
             chosen.clear();
             for (uint32_t k = 0; k < shape.top_k; k++) {
-                const uint32_t lap = k / trace.top_k;
-                int64_t id = trace.tokens[token].experts[first + k % trace.top_k];
-                if (id < 0) {
-                    id = before.empty() ? k : before[k];
-                }
-                id = (id + int64_t{lap} * std::max(shape.experts / 2, 1U)) % shape.experts;
+                const int64_t recorded = trace.tokens[token].experts[first + k % trace.top_k];
+                const int64_t shift = int64_t{k / trace.top_k} * std::max(shape.experts / 2, 1U);
+                const int64_t unrecorded = before.empty() ? k : before[k];
+                int64_t id = (recorded >= 0 ? recorded + shift : unrecorded) % shape.experts;
                 while (std::ranges::find(chosen, id) != chosen.end()) {
                     id = (id + 1) % shape.experts;
                 }
