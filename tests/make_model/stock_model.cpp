@@ -27,6 +27,24 @@ StockModel::StockModel(const std::filesystem::path &path) {
 }
 
 std::vector<float> StockModel::decode(const std::vector<llama_token> &tokens) {
+    const llama_context_ptr context = new_context();
+    return feed(context.get(), tokens, 0);
+}
+
+std::vector<llama_token> StockModel::greedy(const std::vector<llama_token> &prompt, size_t count) {
+    const llama_context_ptr context = new_context();
+    std::vector<llama_token> answer;
+    std::vector<llama_token> next = prompt;
+    for (size_t position = 0; answer.size() < count; next = {answer.back()}) {
+        const std::vector<float> logits = feed(context.get(), next, position);
+        position += next.size();
+        const auto last = logits.end() - static_cast<std::ptrdiff_t>(vocab_size());
+        answer.push_back(static_cast<llama_token>(std::max_element(last, logits.end()) - last));
+    }
+    return answer;
+}
+
+llama_context_ptr StockModel::new_context() {
     llama_context_params params = llama_context_default_params();
     params.n_ctx = context_size;
     params.n_batch = context_size;
@@ -34,23 +52,26 @@ std::vector<float> StockModel::decode(const std::vector<llama_token> &tokens) {
     params.n_threads_batch = 1;
     params.cb_eval = &StockModel::watch;
     params.cb_eval_user_data = this;
-    const llama_context_ptr context(llama_init_from_model(model_.get(), params));
+    routing_.clear();
+    return llama_context_ptr(llama_init_from_model(model_.get(), params));
+}
+
+std::vector<float> StockModel::feed(llama_context *context, const std::vector<llama_token> &tokens, size_t position) {
     llama_batch batch = llama_batch_init(static_cast<int32_t>(tokens.size()), 0, 1);
     for (size_t i = 0; i < tokens.size(); ++i) {
         batch.token[i] = tokens[i];
-        batch.pos[i] = static_cast<llama_pos>(i);
+        batch.pos[i] = static_cast<llama_pos>(position + i);
         batch.n_seq_id[i] = 1;
         batch.seq_id[i][0] = 0;
         batch.logits[i] = 1;
     }
     batch.n_tokens = static_cast<int32_t>(tokens.size());
-    routing_.clear();
-    const int32_t status = llama_decode(context.get(), batch);
+    const int32_t status = llama_decode(context, batch);
     llama_batch_free(batch);
     if (status != 0) {
         throw std::runtime_error("llama_decode failed");
     }
-    const float *logits = llama_get_logits(context.get());
+    const float *logits = llama_get_logits(context);
     return {logits, logits + tokens.size() * vocab_size()};
 }
 

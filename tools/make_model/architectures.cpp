@@ -39,7 +39,12 @@ constexpr uint32_t gating_sigmoid = 2;
 
 constexpr uint32_t sliding_window = 64;
 
-uint32_t grouped_kv_heads(const Shape &shape) { return shape.heads % 2 == 0 ? shape.heads / 2 : shape.heads; }
+uint32_t grouped_kv_heads(const Shape &shape) {
+    if (shape.kv_heads > 0) {
+        return shape.kv_heads;
+    }
+    return shape.heads % 2 == 0 ? shape.heads / 2 : shape.heads;
+}
 
 void write_common(const KeyWriter &keys, const Shape &shape) {
     keys.u32("context_length", shape.ctx);
@@ -77,7 +82,7 @@ uint32_t attention_interval(const Shape &shape) { return std::min(4U, shape.laye
 
 // Of a head's dimensions a half is rotated.
 void write_qwen35moe(const KeyWriter &keys, const Shape &shape) {
-    constexpr uint32_t state_size = 64;
+    const uint32_t state_size = shape.ssm_state > 0 ? shape.ssm_state : 64;
     write_plain_attention(keys, shape, grouped_kv_heads(shape));
     const uint32_t rotated = shape.head_size() / 2;
     const auto pairs = static_cast<int32_t>(rotated / 2);
@@ -278,8 +283,12 @@ const Architecture &find_architecture(std::string_view name) {
 void check_shape(const Architecture &architecture, const Shape &shape) {
     require(shape.layers >= architecture.layers_min && shape.layers <= 512,
             fmt::format("--layers must be from {} to 512 for {}", architecture.layers_min, architecture.name));
-    require(shape.heads >= 1 && shape.embd % (shape.heads * 8) == 0,
+    require(shape.heads >= 1 && shape.heads <= 1024, "--heads must be from 1 to 1024");
+    require(shape.head_dim > 0 || shape.embd % (shape.heads * 8) == 0,
             fmt::format("--embd {} must be a multiple of 8 times --heads {}", shape.embd, shape.heads));
+    require(shape.head_dim % 8 == 0 && shape.head_dim <= 1024, "--head-dim must be a multiple of 8 up to 1024");
+    require(shape.kv_heads == 0 || shape.heads % shape.kv_heads == 0,
+            fmt::format("--heads {} must be a multiple of --kv-heads {}", shape.heads, shape.kv_heads));
     require(shape.embd >= 32 && shape.embd % 32 == 0, "--embd must be a multiple of 32");
     require(shape.ff >= 32 && shape.ff % 32 == 0, "--ff must be a multiple of 32");
     require(shape.ctx >= 1, "--ctx must be at least 1");

@@ -21,8 +21,12 @@ struct Shape {
     uint32_t heads;
     uint32_t vocab;
     uint32_t ctx;
+    // What follows from the others where it is 0.
+    uint32_t kv_heads = 0;
+    uint32_t head_dim = 0;
+    uint32_t ssm_state = 0;
 
-    [[nodiscard]] uint32_t head_size() const { return embd / heads; }
+    [[nodiscard]] uint32_t head_size() const { return head_dim > 0 ? head_dim : embd / heads; }
 };
 
 // Writes keys under the architecture's prefix.

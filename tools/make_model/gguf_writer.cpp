@@ -81,7 +81,7 @@ void declare_tensors(gguf_context *metadata, std::span<const Tensor> tensors) {
     }
 }
 
-void write_file(PendingFile &file, gguf_context *metadata, std::span<const Tensor> tensors, Weights &weights) {
+void write_file(PendingFile &file, gguf_context *metadata, std::span<const Tensor> tensors, const Generate &generate) {
     declare_tensors(metadata, tensors);
     std::vector<std::byte> header(gguf_get_meta_size(metadata));
     gguf_get_meta_data(metadata, header.data());
@@ -92,7 +92,7 @@ void write_file(PendingFile &file, gguf_context *metadata, std::span<const Tenso
     uint64_t at = 0;
     for (size_t i = 0; i < tensors.size(); ++i) {
         LARDER_CHECK(at == gguf_get_tensor_offset(metadata, static_cast<int64_t>(i)));
-        weights.generate(tensors[i], [&](std::span<const std::byte> bytes) {
+        generate(tensors[i], [&](std::span<const std::byte> bytes) {
             file.write(bytes);
             at += bytes.size();
         });
@@ -140,7 +140,7 @@ std::vector<fs::path> model_paths(const fs::path &out, uint32_t shards) {
 }
 
 void write_model(const std::vector<fs::path> &paths, const gguf_context *metadata, const std::vector<Tensor> &tensors,
-                 Weights &weights) {
+                 const Generate &generate) {
     for (const fs::path &path : paths) {
         // Renaming over a device would replace it for everybody.
         if (fs::exists(path) && !fs::is_regular_file(path)) {
@@ -162,7 +162,7 @@ void write_model(const std::vector<fs::path> &paths, const gguf_context *metadat
             gguf_set_val_i32(shard_metadata.get(), "split.tensors.count", static_cast<int32_t>(tensors.size()));
         }
         write_file(files.emplace_back(paths[shard]), shard_metadata.get(),
-                   std::span(tensors).subspan(begin, ends[shard] - begin), weights);
+                   std::span(tensors).subspan(begin, ends[shard] - begin), generate);
         begin = ends[shard];
     }
     for (PendingFile &file : files) {

@@ -14,8 +14,21 @@ constexpr size_t pool_elements = size_t{1} << 18;
 constexpr size_t pool_elements_slow = size_t{1} << 17; // of types that quantise by searching a codebook
 constexpr size_t direct_elements_max = size_t{1} << 19;
 
+size_t pool_size(ggml_type type) {
+    const bool slow =
+        type == GGML_TYPE_IQ2_XS || type == GGML_TYPE_IQ3_S || type == GGML_TYPE_IQ4_XS || type == GGML_TYPE_IQ4_NL;
+    return slow ? pool_elements_slow : pool_elements;
+}
+
+// Some types only quantise with a measure of importance for each column; here every column matters alike.
+std::vector<float> importance(ggml_type type, size_t row) {
+    return ggml_quantize_requires_imatrix(type) ? std::vector<float>(row, 1.0F) : std::vector<float>();
+}
+
+} // namespace
+
 // What the name says about a vector's or a small tensor's values; matrices follow below.
-Distribution distribution_of(const TensorShape &tensor, bool small_embedding) {
+Distribution full_strength(const TensorShape &tensor, bool small_embedding) {
     const std::string_view name = tensor.name;
     const auto row = static_cast<float>(tensor.extent[0]);
     const auto ends = [name](std::string_view suffix) { return name.ends_with(suffix); };
@@ -58,18 +71,7 @@ Distribution distribution_of(const TensorShape &tensor, bool small_embedding) {
     return {0.0F, gain / std::sqrt(row)};
 }
 
-size_t pool_size(ggml_type type) {
-    const bool slow =
-        type == GGML_TYPE_IQ2_XS || type == GGML_TYPE_IQ3_S || type == GGML_TYPE_IQ4_XS || type == GGML_TYPE_IQ4_NL;
-    return slow ? pool_elements_slow : pool_elements;
-}
-
-// Some types only quantise with a measure of importance for each column; here every column matters alike.
-std::vector<float> importance(ggml_type type, size_t row) {
-    return ggml_quantize_requires_imatrix(type) ? std::vector<float>(row, 1.0F) : std::vector<float>();
-}
-
-void quantize(ggml_type type, const std::vector<float> &values, size_t row, std::vector<std::byte> &bytes) {
+void quantize(ggml_type type, std::span<const float> values, size_t row, std::vector<std::byte> &bytes) {
     const size_t rows = values.size() / row;
     bytes.resize(rows * ggml_row_size(type, static_cast<int64_t>(row)));
     const std::vector<float> columns = importance(type, row);
@@ -77,8 +79,6 @@ void quantize(ggml_type type, const std::vector<float> &values, size_t row, std:
                                                static_cast<int64_t>(row), columns.empty() ? nullptr : columns.data());
     LARDER_CHECK(written == bytes.size());
 }
-
-} // namespace
 
 Random::Random(uint64_t seed, std::string_view name) : state_(seed) {
     for (const char c : name) {
@@ -101,7 +101,7 @@ size_t Tensor::bytes() const {
 }
 
 void Weights::generate(const Tensor &tensor, const Sink &sink) {
-    const Distribution distribution = distribution_of(tensor.shape, small_embedding_);
+    const Distribution distribution = distribution_of_(tensor.shape);
     const Random random(seed_, tensor.shape.name);
     // Rows of few blocks from the pool are often equal, which does no harm unless it makes one token of two.
     const bool row_is_token = tensor.shape.name == "token_embd.weight" || tensor.shape.name == "output.weight";

@@ -1,4 +1,4 @@
-// weights.h — random weights at full strength: every expert matters to the logits, and the logits stay finite.
+// weights.h — random weights, of which tools write as many as they like at the disk's speed.
 #pragma once
 
 #include "random.h"
@@ -10,6 +10,7 @@
 #include <map>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace larder::make_model {
@@ -22,14 +23,23 @@ struct Tensor {
     [[nodiscard]] size_t bytes() const;
 };
 
+using Sink = std::function<void(std::span<const std::byte>)>;
+
+// Weights at full strength: every expert matters to the logits, and the logits stay finite.
+// `small_embedding`: see Architecture.
+Distribution full_strength(const TensorShape &tensor, bool small_embedding);
+
+// Values to blocks of `type`, in rows of `row` values. `bytes` is replaced.
+void quantize(ggml_type type, std::span<const float> values, size_t row, std::vector<std::byte> &bytes);
+
 // Makes the bytes of tensors, equal for equal seeds. Quantising is slow, so large tensors are made of blocks drawn from
 // a pool that was quantised once for each type and scale; small ones get weights of their own.
 class Weights {
   public:
-    // `small_embedding`: see Architecture.
-    Weights(uint64_t seed, bool small_embedding) : seed_(seed), small_embedding_(small_embedding) {}
+    using DistributionOf = std::function<Distribution(const TensorShape &)>;
 
-    using Sink = std::function<void(std::span<const std::byte>)>;
+    Weights(uint64_t seed, DistributionOf distribution_of)
+        : seed_(seed), distribution_of_(std::move(distribution_of)) {}
 
     // Hands the tensor's bytes to `sink`, in order and in pieces of bounded size.
     void generate(const Tensor &tensor, const Sink &sink);
@@ -46,7 +56,7 @@ class Weights {
     const Pool &pool(ggml_type type, size_t chunk_elements, Distribution distribution);
 
     uint64_t seed_;
-    bool small_embedding_;
+    DistributionOf distribution_of_;
     std::map<std::tuple<ggml_type, size_t, float>, Pool> pools_;
 };
 
