@@ -29,7 +29,8 @@ size_t total(const std::vector<uint32_t> &experts_of_layer) {
 FrequencyOrder::FrequencyOrder(const EvictionShape &shape, FrequencyWeights weights)
     : weights_(weights), n_layer_(shape.experts_of_layer.size()), n_expert_(total(shape.experts_of_layer)),
       layers_(n_layer_), uses_(n_expert_), nearness_(n_layer_), least_(shape.size_classes * n_layer_),
-      lists_(shape.slots, shape.size_classes * n_expert_), places_(shape.slots), sizes_(shape.size_classes, 0) {
+      lists_(shape.slots, shape.size_classes * n_expert_), places_(shape.slots), sizes_(shape.size_classes, 0),
+      kept_(shape.slots, shape.size_classes) {
     uint32_t expert = 0;
     for (size_t layer = 0; layer < n_layer_; ++layer) {
         layers_[layer].first_expert = expert;
@@ -38,17 +39,17 @@ FrequencyOrder::FrequencyOrder(const EvictionShape &shape, FrequencyWeights weig
         const float round = static_cast<float>(layer) / static_cast<float>(n_layer_);
         nearness_[layer] = std::exp2(weights_.nearness * round);
     }
-    kept_.reserve(shape.slots);
 }
 
 void FrequencyOrder::begin_step(uint32_t layer, uint32_t tokens) {
     LARDER_CHECK(layer < n_layer_ && tokens > 0);
-    for (const SlotIndex slot : kept_) {
-        if (places_[slot].state == State::kept) {
+    for (size_t size_class = 0; size_class < sizes_.size(); ++size_class) {
+        for (SlotIndex slot = kept_.front(size_class); slot != no_slot; slot = kept_.front(size_class)) {
+            kept_.remove(slot);
             set_state(slot, State::free);
         }
+        least_[size_class * n_layer_ + layer].expert = unknown;
     }
-    kept_.clear();
 
     static const float growth = std::exp2(1 / half_life_steps);
     Layer &own = layers_[layer];
@@ -60,9 +61,6 @@ void FrequencyOrder::begin_step(uint32_t layer, uint32_t tokens) {
     token_worth_ = own.unit / static_cast<float>(tokens);
     few_tokens_ = tokens <= few_tokens_max;
     own.few_steps += few_tokens_ ? 1 : 0;
-    for (size_t size_class = 0; size_class < sizes_.size(); ++size_class) {
-        least_[size_class * n_layer_ + layer].expert = unknown;
-    }
 }
 
 void FrequencyOrder::rescale(Layer &layer) {
@@ -85,7 +83,7 @@ void FrequencyOrder::use(RoutedExpert expert, uint32_t rows) {
 void FrequencyOrder::insert(uint32_t size_class, SlotIndex slot, RoutedExpert expert) {
     LARDER_CHECK(expert.layer < n_layer_ && expert.index < n_expert_ && places_[slot].state == State::absent);
     lists_.push_back(list(size_class, expert.index), slot);
-    places_[slot] = {expert, static_cast<uint16_t>(size_class), State::free};
+    places_[slot] = {expert, State::free};
     ++sizes_[size_class];
     Least &known = least(size_class, expert.layer);
     if (known.expert == unknown) {
@@ -110,6 +108,9 @@ void FrequencyOrder::remove(uint32_t size_class, SlotIndex slot) {
 
 void FrequencyOrder::pin(uint32_t size_class, SlotIndex slot) {
     LARDER_CHECK(evictable(slot));
+    if (places_[slot].state == State::kept) {
+        kept_.remove(slot);
+    }
     set_state(slot, State::pinned);
     --sizes_[size_class];
 }
@@ -120,11 +121,11 @@ void FrequencyOrder::unpin(uint32_t size_class, SlotIndex slot) {
     ++sizes_[size_class];
 }
 
-void FrequencyOrder::keep(uint32_t /*size_class*/, SlotIndex slot) {
+void FrequencyOrder::keep(uint32_t size_class, SlotIndex slot) {
     LARDER_CHECK(evictable(slot));
     if (places_[slot].state == State::free) {
         set_state(slot, State::kept);
-        kept_.push_back(slot);
+        kept_.push_back(size_class, slot);
     }
 }
 
@@ -147,8 +148,8 @@ SlotIndex FrequencyOrder::slot_of(uint32_t size_class, uint32_t expert, State st
 FrequencyOrder::Least FrequencyOrder::search(uint32_t size_class, const Layer &layer, bool free_only) const {
     Least found = {infinite, nobody};
     for (uint32_t expert = layer.first_expert; expert < layer.end_expert; ++expert) {
-        if (worth(layer, expert) < found.worth &&
-            (free_only ? slot_of(size_class, expert, State::free) != no_slot : !lists_.empty(list(size_class, expert)))) {
+        if (worth(layer, expert) < found.worth && (free_only ? slot_of(size_class, expert, State::free) != no_slot
+                                                             : !lists_.empty(list(size_class, expert)))) {
             found = {worth(layer, expert), expert};
         }
     }
@@ -182,14 +183,7 @@ SlotIndex FrequencyOrder::victim(uint32_t size_class) {
             expert = least.expert;
         }
     }
-    if (expert != nobody) {
-        return slot_of(size_class, expert, State::free);
-    }
-    const auto of_class = [&](SlotIndex slot) {
-        return places_[slot].state == State::kept && places_[slot].size_class == size_class;
-    };
-    const auto kept = std::ranges::find_if(kept_, of_class);
-    return kept == kept_.end() ? no_slot : *kept;
+    return expert == nobody ? kept_.front(size_class) : slot_of(size_class, expert, State::free);
 }
 
 } // namespace larder

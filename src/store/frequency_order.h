@@ -57,7 +57,6 @@ class FrequencyOrder final : public EvictionOrder {
     enum class State : uint8_t { absent, free, kept, pinned };
     struct Place { // of a slot
         RoutedExpert expert;
-        uint16_t size_class = 0;
         State state = State::absent;
     };
     struct Layer {
@@ -90,16 +89,16 @@ class FrequencyOrder final : public EvictionOrder {
     size_t n_layer_;
     size_t n_expert_ = 0; // of all layers
     std::vector<Layer> layers_;
-    std::vector<Use> uses_;        // by expert
-    std::vector<float> nearness_;  // by how many layers ago a layer's turn was
-    std::vector<Least> least_;     // by size class and layer, pinned and kept slots included
-    SlotLists lists_;              // by size class and expert
-    std::vector<Place> places_;    // by slot
-    std::vector<uint32_t> sizes_;  // by size class
-    std::vector<SlotIndex> kept_;  // since the step began; some may not be kept any more
-    uint32_t layer_ = 0;           // of the current step
-    float token_worth_ = 1;        // what one token of the current step adds to a count
-    bool few_tokens_ = true;       // in the current step
+    std::vector<Use> uses_;       // by expert
+    std::vector<float> nearness_; // by how many layers ago a layer's turn was
+    std::vector<Least> least_;    // by size class and layer, pinned and kept slots included
+    SlotLists lists_;             // by size class and expert
+    std::vector<Place> places_;   // by slot
+    std::vector<uint32_t> sizes_; // by size class
+    SlotLists kept_;              // by size class
+    uint32_t layer_ = 0;          // of the current step
+    float token_worth_ = 1;       // what one token of the current step adds to a count
+    bool few_tokens_ = true;      // in the current step
 };
 
 } // namespace larder
