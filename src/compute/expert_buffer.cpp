@@ -109,6 +109,7 @@ class ExpertBinding::Impl {
         // Room for the siblings of a tensor: a group has at most 5 projections, see describe().
         scratch_.demanded.reserve(n_expert_max);
         scratch_.demanded_expert.reserve(n_expert_max);
+        scratch_.demanded_rows.reserve(n_expert_max);
         scratch_.following.reserve(size_t{4} * n_expert_max);
         weights_.reserve(layout.expert_tensors.size());
         for (const ExpertTensor &tensor : layout.expert_tensors) {

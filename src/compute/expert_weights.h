@@ -16,6 +16,7 @@ struct OpScratch {
     std::vector<SliceIndex> demanded;
     std::vector<SliceIndex> following;
     std::vector<uint32_t> demanded_expert; // the expert of demanded[i]
+    std::vector<uint32_t> demanded_rows;   // how many tokens go through it
     std::atomic<uint32_t> next_chunk{0};
     std::vector<std::atomic<uint32_t>> chunks_left; // by position in which slices became ready
     // Which expert tensors of the current MoE block have run since the block began: the first one to run announces the

@@ -167,11 +167,13 @@ class Run {
     void demand_slices() {
         scratch_.demanded.clear();
         scratch_.demanded_expert.clear();
+        scratch_.demanded_rows.clear();
         scratch_.following.clear();
         for (uint32_t e = 0; e < expert_weights_.tensor->n_expert; e++) {
             if (row_begin_[e] != row_begin_[e + 1]) {
                 scratch_.demanded.push_back(expert_weights_.tensor->first_slice + e);
                 scratch_.demanded_expert.push_back(e);
+                scratch_.demanded_rows.push_back(row_begin_[e + 1] - row_begin_[e]);
             }
         }
         const bool first =
@@ -189,7 +191,8 @@ class Run {
             report_route();
         }
         scratch_.seen |= expert_weights_.bit;
-        store_.begin(scratch_.demanded, scratch_.following, first);
+        store_.begin(scratch_.demanded, scratch_.following, first,
+                     {scratch_.demanded_rows, static_cast<uint32_t>(ids_->ne[1])});
     }
 
     void report_route() {

@@ -1,16 +1,30 @@
 #include "store/batch.h"
 
 #include "base/check.h"
+#include "store/eviction.h"
+#include "store/routed_experts.h"
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 namespace larder {
+namespace {
+
+SlotTable make_table(const ModelLayout &layout, std::span<const uint64_t> slots) {
+    RoutedExperts experts = routed_experts(layout);
+    const EvictionShape shape = {.slots = static_cast<uint32_t>(std::accumulate(slots.begin(), slots.end(), 0ULL)),
+                                 .size_classes = static_cast<uint32_t>(slots.size()),
+                                 .experts_of_layer = std::move(experts.of_layer)};
+    return {std::move(experts.of_slice), slots, make_eviction_order(product_policy, shape)};
+}
+
+} // namespace
 
 ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader)
     : sources_(layout), arena_(layout.size_classes, slots), prefault_(arena_.base(), arena_.bytes()),
-      table_(layout.n_slice, slots), uses_(table_.slots()), class_demand_(slots.size()), reader_(reader),
+      table_(make_table(layout, slots)), uses_(table_.slots()), class_demand_(slots.size()), reader_(reader),
       ready_order_(sources_.slices_of_tensor_max()) {
     queue_.reserve(sources_.slices_of_tensor_max());
     demanded_.reserve(sources_.slices_of_tensor_max());
@@ -30,13 +44,14 @@ ExpertStore::Impl::~Impl() {
 // --- the life of a batch ---
 
 void ExpertStore::Impl::begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following,
-                              bool first_of_layer) {
+                              bool first_of_layer, const TokenRows &rows) {
     const std::lock_guard lock(mutex_);
     open_batch(demanded);
     LARDER_CHECK(following.size() <= sources_.slices_of_layer_max());
     poll_finished();
     if (first_of_layer) {
         count_accesses(following);
+        table_.begin_step(demanded, rows.of_demanded, rows.tokens);
     }
     claim_demanded();
     select_following(following);
@@ -167,7 +182,7 @@ void ExpertStore::Impl::claim_demanded() {
     std::ranges::sort(queue_, {}, &Queued::slice); // slices of one tensor are numbered as they lie in the file
 }
 
-// Those that are present become the most recently used, so that the layer's own reads evict them last.
+// Those that are present are kept, so that the layer's own reads evict them last.
 void ExpertStore::Impl::select_following(std::span<const SliceIndex> following) {
     following_.clear();
     std::ranges::fill(class_demand_, ClassDemand{});
@@ -191,7 +206,7 @@ void ExpertStore::Impl::select_following(std::span<const SliceIndex> following) 
     }
     for (const SliceIndex slice : following) {
         if (fits(slice) && table_.ready(slice)) {
-            table_.touch(table_.find(slice));
+            table_.keep(table_.find(slice));
             ++class_demand_[sources_.size_class(slice)].present;
         }
     }

@@ -39,7 +39,8 @@ class ExpertStore::Impl {
     Impl(const Impl &) = delete;
     Impl &operator=(const Impl &) = delete;
 
-    void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer);
+    void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer,
+               const TokenRows &rows);
     void start_reads();
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);

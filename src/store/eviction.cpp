@@ -1,41 +1,34 @@
 #include "store/eviction.h"
 
-#include "base/check.h"
+#include "base/error.h"
+#include "store/frequency_order.h"
+#include "store/lru_order.h"
 
-#include <cstddef>
+#include <fmt/format.h>
+
+#include <array>
 
 namespace larder {
+namespace {
 
-LruOrder::LruOrder(uint32_t slots, uint32_t size_classes)
-    : slots_(slots), links_(static_cast<size_t>(slots) + size_classes), sizes_(size_classes, 0) {
-    for (uint32_t size_class = 0; size_class < size_classes; ++size_class) {
-        const SlotIndex ring = sentinel(size_class);
-        links_[ring] = {ring, ring};
+constexpr std::array<std::string_view, 3> policies = {"lru", "decayed", product_policy};
+
+} // namespace
+
+std::span<const std::string_view> eviction_policies() { return policies; }
+
+std::unique_ptr<EvictionOrder> make_eviction_order(std::string_view policy, const EvictionShape &shape) {
+    if (policy == "lru") {
+        return std::make_unique<LruOrder>(shape);
     }
-}
-
-void LruOrder::push_recent(uint32_t size_class, SlotIndex slot) {
-    LARDER_CHECK(slot < slots_ && !contains(slot));
-    const SlotIndex ring = sentinel(size_class);
-    const SlotIndex last = links_[ring].previous;
-    links_[slot] = {last, ring};
-    links_[last].next = slot;
-    links_[ring].previous = slot;
-    ++sizes_[size_class];
-}
-
-void LruOrder::remove(uint32_t size_class, SlotIndex slot) {
-    LARDER_CHECK(slot < slots_ && contains(slot) && sizes_[size_class] > 0);
-    const Link link = links_[slot];
-    links_[link.previous].next = link.next;
-    links_[link.next].previous = link.previous;
-    links_[slot] = {};
-    --sizes_[size_class];
-}
-
-SlotIndex LruOrder::victim(uint32_t size_class) const {
-    const SlotIndex oldest = links_[sentinel(size_class)].next;
-    return oldest < slots_ ? oldest : no_slot;
+    if (policy == "decayed") {
+        return std::make_unique<FrequencyOrder>(shape, FrequencyWeights{});
+    }
+    if (policy == product_policy) {
+        return std::make_unique<FrequencyOrder>(shape, lfru_weights);
+    }
+    throw Error(ErrorKind::usage, fmt::format("'{}' is no replacement policy", policy),
+                fmt::format("use one of {}", fmt::join(policies, ", ")));
 }
 
 } // namespace larder

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace larder {
 namespace {
@@ -16,9 +17,10 @@ uint32_t total(std::span<const uint64_t> slots_of_class) {
 
 } // namespace
 
-SlotTable::SlotTable(uint32_t slices, std::span<const uint64_t> slots_of_class)
-    : slots_(total(slots_of_class)), slot_of_(slices, no_slot), classes_(slots_of_class.size()),
-      evictable_(static_cast<uint32_t>(slots_.size()), static_cast<uint32_t>(slots_of_class.size())) {
+SlotTable::SlotTable(std::vector<RoutedExpert> expert_of, std::span<const uint64_t> slots_of_class,
+                     std::unique_ptr<EvictionOrder> order)
+    : slots_(total(slots_of_class)), slot_of_(expert_of.size(), no_slot), classes_(slots_of_class.size()),
+      expert_of_(std::move(expert_of)), order_(std::move(order)) {
     SlotIndex first = 0;
     for (uint32_t size_class = 0; size_class < classes_.size(); ++size_class) {
         Class &c = classes_[size_class];
@@ -38,6 +40,17 @@ bool SlotTable::ready(SliceIndex slice) const {
     return slot != no_slot && slots_[slot].state == SlotState::ready;
 }
 
+void SlotTable::begin_step(std::span<const SliceIndex> demanded, std::span<const uint32_t> rows, uint32_t tokens) {
+    LARDER_CHECK(rows.empty() || rows.size() == demanded.size());
+    if (demanded.empty()) {
+        return;
+    }
+    order_->begin_step(expert_of_[demanded.front()].layer, tokens);
+    for (size_t i = 0; i < demanded.size(); ++i) {
+        order_->use(expert_of_[demanded[i]], rows.empty() ? 1 : rows[i]);
+    }
+}
+
 SlotTable::Acquired SlotTable::acquire(uint32_t size_class, SliceIndex slice) {
     LARDER_CHECK(slot_of_[slice] == no_slot);
     Acquired result;
@@ -46,11 +59,11 @@ SlotTable::Acquired SlotTable::acquire(uint32_t size_class, SliceIndex slice) {
         result.slot = c.free.back();
         c.free.pop_back();
     } else {
-        result.slot = evictable_.victim(size_class);
+        result.slot = order_->victim(size_class);
         if (result.slot == no_slot) {
             return result;
         }
-        evictable_.remove(size_class, result.slot);
+        order_->remove(size_class, result.slot);
         slot_of_[slots_[result.slot].slice] = no_slot;
         result.evicted = true;
     }
@@ -68,8 +81,9 @@ void SlotTable::publish(SlotIndex index) {
     LARDER_CHECK(slot.state == SlotState::reading && slot_of_[slot.slice] == index);
     slot.state = SlotState::ready;
     --reading_;
-    if (!slot.needed) {
-        evictable_.push_recent(slot.size_class, index);
+    order_->insert(slot.size_class, index, expert_of_[slot.slice]);
+    if (slot.needed) {
+        order_->pin(slot.size_class, index);
     }
 }
 
@@ -89,7 +103,7 @@ void SlotTable::need(SlotIndex index) {
     Slot &slot = slots_[index];
     LARDER_CHECK(slot.state != SlotState::free && !slot.needed);
     if (slot.state == SlotState::ready) {
-        evictable_.remove(slot.size_class, index);
+        order_->pin(slot.size_class, index);
     }
     slot.needed = true;
     ++needed_;
@@ -99,20 +113,19 @@ void SlotTable::unneed(SlotIndex index) {
     Slot &slot = slots_[index];
     LARDER_CHECK(slot.needed);
     if (slot.state == SlotState::ready) {
-        evictable_.push_recent(slot.size_class, index);
+        order_->unpin(slot.size_class, index);
     }
     slot.needed = false;
     --needed_;
 }
 
-void SlotTable::touch(SlotIndex index) {
-    const uint32_t size_class = slots_[index].size_class;
-    evictable_.remove(size_class, index);
-    evictable_.push_recent(size_class, index);
+void SlotTable::keep(SlotIndex index) {
+    LARDER_CHECK(slots_[index].state == SlotState::ready && !slots_[index].needed);
+    order_->keep(slots_[index].size_class, index);
 }
 
 uint32_t SlotTable::available(uint32_t size_class) const {
-    return static_cast<uint32_t>(classes_[size_class].free.size()) + evictable_.size(size_class);
+    return static_cast<uint32_t>(classes_[size_class].free.size()) + order_->size(size_class);
 }
 
 void SlotTable::check_invariants() const {
@@ -126,7 +139,7 @@ void SlotTable::check_invariants() const {
         LARDER_CHECK((slot.state == SlotState::free) == (slot.slice == no_slice));
         LARDER_CHECK(slot.slice == no_slice || slot_of_[slot.slice] == index);
         LARDER_CHECK(!(slot.needed && slot.state == SlotState::free));
-        LARDER_CHECK(evictable_.contains(index) == may_go);
+        LARDER_CHECK(order_->evictable(index) == may_go);
         reading += slot.state == SlotState::reading ? 1 : 0;
         needed += slot.needed ? 1 : 0;
         free[slot.size_class] += slot.state == SlotState::free ? 1 : 0;
@@ -135,7 +148,7 @@ void SlotTable::check_invariants() const {
     LARDER_CHECK(reading == reading_ && needed == needed_);
     for (uint32_t size_class = 0; size_class < classes_.size(); ++size_class) {
         const std::vector<SlotIndex> &list = classes_[size_class].free;
-        LARDER_CHECK(list.size() == free[size_class] && evictable_.size(size_class) == evictable[size_class]);
+        LARDER_CHECK(list.size() == free[size_class] && order_->size(size_class) == evictable[size_class]);
         LARDER_CHECK(std::ranges::all_of(list, [&](SlotIndex slot) { return slots_[slot].state == SlotState::free; }));
     }
     for (SliceIndex slice = 0; slice < slot_of_.size(); ++slice) {

@@ -10,9 +10,11 @@
 //
 // Invariants (each transition checks its part, check_invariants() all of them):
 //   1. A slot is free, reading or ready. Free slots hold no slice; the others hold one, and its entry points back.
-//   2. Exactly the slots that are ready and not needed are in the eviction order. So a victim is never pinned, never
+//   2. Exactly the slots that are ready and not needed are evictable in the eviction order. So a victim is never pinned, never
 //      being read, and never one that the batch still needs.
 //   3. Free slots are in the free list of their class, others are not.
+//
+// Which of those goes first is the order's to say, see eviction.h.
 //
 // Threads: the caller locks. Nothing allocates after construction.
 #pragma once
@@ -22,6 +24,7 @@
 #include "store/store.h"
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -31,7 +34,13 @@ enum class SlotState : uint8_t { free, reading, ready };
 
 class SlotTable {
   public:
-    SlotTable(uint32_t slices, std::span<const uint64_t> slots_of_class);
+    // `expert_of`: by slice. `order` is empty and made for as many slots and classes.
+    SlotTable(std::vector<RoutedExpert> expert_of, std::span<const uint64_t> slots_of_class,
+              std::unique_ptr<EvictionOrder> order);
+
+    // A step of a layer begins that demands these slices of one tensor, each with so many rows of so many tokens; no
+    // rows: one each.
+    void begin_step(std::span<const SliceIndex> demanded, std::span<const uint32_t> rows, uint32_t tokens);
 
     // The slot that holds the slice or is being filled with it, or no_slot.
     [[nodiscard]] SlotIndex find(SliceIndex slice) const { return slot_of_[slice]; }
@@ -45,14 +54,14 @@ class SlotTable {
         SlotIndex slot = no_slot;
         bool evicted = false; // another slice lost it
     };
-    // Takes a slot of the class for a slice that has none: a free one, else the least recently used. It is then
-    // reading, and not needed. slot is no_slot if none can be had.
+    // Takes a slot of the class for a slice that has none: a free one, else that of the order's victim. It is
+    // then reading, and not needed. slot is no_slot if none can be had.
     [[nodiscard]] Acquired acquire(uint32_t size_class, SliceIndex slice);
     void publish(SlotIndex slot); // the read is complete
     void abandon(SlotIndex slot); // the read failed
     void need(SlotIndex slot);    // of a slot that is reading or ready
-    void unneed(SlotIndex slot);  // becomes the most recently used
-    void touch(SlotIndex slot);   // becomes the most recently used; of a slot that is ready and not needed
+    void unneed(SlotIndex slot);
+    void keep(SlotIndex slot); // evicted after all others, until the next step; of a slot that is ready and not needed
 
     [[nodiscard]] uint32_t slots(uint32_t size_class) const { return classes_[size_class].slots; }
     [[nodiscard]] uint32_t slots() const { return static_cast<uint32_t>(slots_.size()); }
@@ -79,7 +88,8 @@ class SlotTable {
     std::vector<Slot> slots_;
     std::vector<SlotIndex> slot_of_; // by slice
     std::vector<Class> classes_;
-    LruOrder evictable_;
+    std::vector<RoutedExpert> expert_of_; // by slice
+    std::unique_ptr<EvictionOrder> order_;
     uint32_t reading_ = 0;
     uint32_t needed_ = 0;
 };

@@ -10,8 +10,8 @@ ExpertStore::ExpertStore(const ModelLayout &layout, std::span<const uint64_t> sl
 ExpertStore::~ExpertStore() = default;
 
 void ExpertStore::begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following,
-                        bool first_of_layer) {
-    impl_->begin(demanded, following, first_of_layer);
+                        bool first_of_layer, const TokenRows &rows) {
+    impl_->begin(demanded, following, first_of_layer, rows);
 }
 
 void ExpertStore::start_reads() { impl_->start_reads(); }

@@ -2,8 +2,8 @@
 //
 // An ExpertStore owns the arena: one anonymous mapping, carved into slots by size class. A slice is read into a slot
 // when it is demanded, published in the slot table only after its read has completed and its length was checked, pinned
-// while an op uses it, and evicted (least recently used of its size class, across all layers) when another slice needs
-// the slot.
+// while an op uses it, and evicted when another slice of its size class needs the slot: the one whose expert is worth
+// least across all layers, as eviction.h says.
 //
 // A SliceBatch is how an op uses it: one batch is the distinct slices that one MUL_MAT_ID needs.
 //
@@ -48,6 +48,13 @@ struct ReadySlice {
     bool fresh = false;             // no batch has used these bytes since they were read; who uses them may change them
 };
 
+// How many of an ubatch's tokens go through each expert of a batch. A prefill's hundreds of tokens are one step like a
+// decoded token, so that eviction weighs what it needs once against what decoding uses again and again.
+struct TokenRows {
+    std::span<const uint32_t> of_demanded; // none: one token each
+    uint32_t tokens = 1;                   // of the ubatch
+};
+
 struct StoreStats {
     // An access is one routed expert of one layer in one ubatch. It is a hit if all its slices were ready when the
     // first op of its layer asked, a miss otherwise.
@@ -73,9 +80,11 @@ class ExpertStore {
     // Begins a batch of distinct slices of one expert tensor. `following` are the slices of the same experts in the
     // other expert tensors of the layer, not yet needed: they are read too if the slots of their size class hold the
     // whole layer's demand at once, after `demanded` and never in the place of it. Pass them on a layer's first op
-    // only: then the accesses are counted as hits or misses too. `following` is grouped like `demanded`: the slices of
+    // only: then the accesses are counted as hits or misses, and `rows` tells eviction what the layer's experts are
+    // worth; on later ops it is not looked at. `following` is grouped like `demanded`: the slices of
     // the expert demanded[i] are following[i], following[i + n], ... with n = demanded.size().
-    void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer);
+    void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer,
+               const TokenRows &rows = {});
 
     // Submits the reads that begin() wants, if nobody has yet. Apart from begin() because a system call that pins pages
     // or copies out of the page cache takes its time: meanwhile other threads compute what is ready. Optional: a wait()

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <numeric>
 #include <thread>
 
 namespace larder::test {
@@ -113,20 +114,42 @@ TEST(Residency, ASliceIsPublishedOnlyAfterItsReadCompleted) {
     EXPECT_GE(store->stats().stall_us, 20'000U);
 }
 
-TEST(Residency, TheLeastRecentlyUsedSliceGoesAcrossLayers) {
+TEST(Residency, WhatWasUsedLeastOftenGoesAcrossLayers) {
     StoreOnSim store = make_store(4, 4);
     const auto layer0 = store.slices(0, up, {0, 1});
     const auto layer1 = store.slices(1, up, {0, 1});
-    store.run(layer0);
-    store.run(layer1);
-    store.run({layer0[0]}); // now layer0[1] is the oldest
-    store.run(store.slices(2, up, {3}));
-    EXPECT_FALSE(store->resident(layer0[1]));
-    EXPECT_TRUE(store.resident({layer0[0], layer1[0], layer1[1]}));
-    store.run(store.slices(3, up, {3}));
+    store.run(layer0, {}, true);
+    store.run(layer1, {}, true);
+    store.run({layer0[0]}, {}, true);
+    store.run({layer1[1]}, {}, true); // layer0[1] and layer1[0] are no layer's last, and layer 1 has just had its turn
+    store.run(store.slices(2, up, {3}), {}, true);
     EXPECT_FALSE(store->resident(layer1[0]));
+    EXPECT_TRUE(store.resident({layer0[0], layer0[1], layer1[1]}));
+    store.run(store.slices(3, up, {3}), {}, true);
+    EXPECT_FALSE(store->resident(layer0[1]));
     EXPECT_TRUE(store.resident({layer0[0], layer1[1]}));
     EXPECT_EQ(store->stats().evictions, 2U);
+}
+
+TEST(Residency, APrefillThatStreamsPastLeavesWhatDecodingUses) {
+    // Decoding uses four of the experts again and again; a prefill of 64 tokens needs all of them once.
+    StoreOnSim store = make_store(12, 8);
+    const std::vector<uint32_t> used = {1, 3, 4, 7};
+    const auto decoding = store.slices(1, up, used);
+    for (int token = 0; token < 3; ++token) {
+        store.run(decoding, {}, true);
+    }
+    std::vector<uint32_t> all(8);
+    std::iota(all.begin(), all.end(), 0U);
+    const std::vector<uint32_t> rows(8, 16);
+    for (uint32_t layer = 0; layer < 4; ++layer) {
+        store.run(store.slices(layer, up, all), {}, true, {rows, 64});
+        store.run(store.slices(layer, gate, all));
+    }
+    EXPECT_TRUE(store.resident(decoding));
+    store.disk.forget_requests();
+    store.run(decoding, {}, true);
+    EXPECT_EQ(store.disk.request_count(), 0U);
 }
 
 TEST(Residency, WhatTheBatchStillNeedsIsNeverEvicted) {

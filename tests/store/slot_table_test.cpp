@@ -1,5 +1,4 @@
-// The parts of the store that know neither bytes nor threads: the arena's addresses, the eviction order, the slot
-// table.
+// The parts of the store that know neither bytes nor threads: the arena's addresses and the slot table.
 #include "base/check.h"
 #include "layout/layout.h"
 #include "store/arena.h"
@@ -11,6 +10,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 
@@ -45,35 +45,18 @@ TEST(Arena, ThatCannotBeMappedSaysHowMuchItWanted) {
     }
 }
 
-TEST(LruOrder, GivesTheOldestOfEachClass) {
-    LruOrder order(6, 2);
-    EXPECT_EQ(order.victim(0), no_slot);
-    for (const SlotIndex slot : {2U, 0U, 1U}) {
-        order.push_recent(0, slot);
+// Every slice is an expert of its own, in one layer; the least recently used goes first.
+SlotTable make_table(uint32_t slices, const std::vector<uint64_t> &slots) {
+    std::vector<RoutedExpert> expert_of(slices);
+    for (uint32_t slice = 0; slice < slices; ++slice) {
+        expert_of[slice].index = slice;
     }
-    order.push_recent(1, 5);
-    EXPECT_EQ(order.victim(0), 2U);
-    EXPECT_EQ(order.victim(1), 5U);
-    order.remove(0, 2);
-    order.push_recent(0, 2);
-    EXPECT_EQ(order.victim(0), 0U);
-    order.remove(0, 1); // from the middle
-    order.remove(0, 0);
-    EXPECT_EQ(order.victim(0), 2U);
-    EXPECT_EQ(order.size(0), 1U);
-    EXPECT_FALSE(order.contains(1));
-}
-
-TEST(LruOrderDeathTest, RefusesASlotTwice) {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    LruOrder order(2, 1);
-    order.push_recent(0, 1);
-    EXPECT_DEATH(order.push_recent(0, 1), "internal error");
-    EXPECT_DEATH(order.remove(0, 0), "internal error");
+    const auto all = static_cast<uint32_t>(std::accumulate(slots.begin(), slots.end(), uint64_t{0}));
+    return {expert_of, slots, make_eviction_order("lru", {all, static_cast<uint32_t>(slots.size()), {slices}})};
 }
 
 TEST(SlotTable, HandsOutFreeSlotsBeforeItEvicts) {
-    SlotTable table(10, std::vector<uint64_t>{2});
+    SlotTable table = make_table(10, {2});
     const auto first = table.acquire(0, 7);
     EXPECT_EQ(first.slot, 0U);
     table.publish(first.slot);
@@ -173,7 +156,7 @@ void random_transition(SlotTable &table, SlotTableModel &model, SliceIndex slice
         table.publish(slot);
         entry.state = SlotState::ready;
     } else if (!entry.needed) {
-        table.touch(slot);
+        table.keep(slot);
     } else {
         return;
     }
@@ -186,7 +169,7 @@ TEST(SlotTable, DoesWhatAnObviousModelDoes) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         std::mt19937_64 random(seed);
         const std::vector<uint64_t> slots = {1 + random() % 9, 1 + random() % 9};
-        SlotTable table(slices, slots);
+        SlotTable table = make_table(slices, slots);
         SlotTableModel model(slots);
         for (int step = 0; step < 2000; ++step) {
             random_transition(table, model, static_cast<SliceIndex>(random() % slices), random() % 4);

@@ -145,9 +145,9 @@ class StoreOnSim {
 
     // A whole batch on this thread, checking the bytes of each slice. Gives the slices in the order they became ready.
     std::vector<SliceIndex> run(const std::vector<SliceIndex> &demanded, const std::vector<SliceIndex> &following = {},
-                                bool first_of_layer = false) {
+                                bool first_of_layer = false, const TokenRows &rows = {}) {
         std::vector<SliceIndex> order;
-        store_.begin(demanded, following, first_of_layer);
+        store_.begin(demanded, following, first_of_layer, rows);
         store_.start_reads();
         while (const ReadySlice *ready = store_.wait(static_cast<uint32_t>(order.size()))) {
             EXPECT_EQ(demanded.at(ready->demanded_position), ready->slice);

@@ -1,0 +1,104 @@
+// frequency_order.h — the expert of least worth first; worth is how often it was used, old uses counting less.
+//
+// Each expert has a count that is halved every 16 steps of its layer and grows by the share of the step's tokens that
+// go through it: by 1 for each use in decoding, by a fraction in a prefill, whose hundreds of tokens are one step. So
+// slices that a prefill touches once are worth less than what decoding uses, and go first. Counts are remembered for
+// experts that are not resident.
+//
+// Two things may weigh beside the count, see FrequencyWeights:
+//   last step    A fifth to two fifths of a layer's experts are used again by the next token, far more than counts say.
+//                Those of the layer's last step of few tokens have their worth multiplied.
+//   nearness     Layers have their turns in a fixed order. An expert of the layer that has just had its turn is not
+//                needed for a whole round, one of the next layer may be needed at once: worth grows as its layer's
+//                turn draws nearer.
+//
+// What is kept so that hits cost next to nothing: counts are in units that grow with each step of the layer instead of
+// shrinking themselves; each layer remembers its least worthy expert per size class until one of its counts or slots
+// changes; and only layers that have pinned or kept slots are searched for what may go.
+#pragma once
+
+#include "store/eviction.h"
+#include "store/slot_lists.h"
+
+namespace larder {
+
+struct FrequencyWeights {
+    float last_step = 1; // factor
+    float nearness = 0;  // doublings of worth from a layer's turn to its next
+};
+inline constexpr FrequencyWeights lfru_weights = {.last_step = 1024, .nearness = 0.5};
+
+class FrequencyOrder final : public EvictionOrder {
+  public:
+    FrequencyOrder(const EvictionShape &shape, FrequencyWeights weights);
+
+    void begin_step(uint32_t layer, uint32_t tokens) override;
+    void use(RoutedExpert expert, uint32_t rows) override;
+
+    void insert(uint32_t size_class, SlotIndex slot, RoutedExpert expert) override;
+    void remove(uint32_t size_class, SlotIndex slot) override;
+    void pin(uint32_t size_class, SlotIndex slot) override;
+    void unpin(uint32_t size_class, SlotIndex slot) override;
+    void keep(uint32_t size_class, SlotIndex slot) override;
+
+    [[nodiscard]] SlotIndex victim(uint32_t size_class) override;
+    [[nodiscard]] bool evictable(SlotIndex slot) const override {
+        return places_[slot].state == State::free || places_[slot].state == State::kept;
+    }
+    [[nodiscard]] uint32_t size(uint32_t size_class) const override { return sizes_[size_class]; }
+
+  private:
+    static constexpr uint32_t unknown = UINT32_MAX;    // to be searched for
+    static constexpr uint32_t nobody = UINT32_MAX - 1; // there is none
+    struct Least {
+        float worth = 0; // in the layer's units
+        uint32_t expert = unknown;
+    };
+    enum class State : uint8_t { absent, free, kept, pinned };
+    struct Place { // of a slot
+        RoutedExpert expert;
+        State state = State::absent;
+    };
+    struct Layer {
+        uint32_t first_expert = 0;
+        uint32_t end_expert = 0;
+        float unit = 1;         // what a use in decoding adds to a count
+        uint32_t few_steps = 0; // steps of few tokens so far
+        uint32_t blocked = 0;   // slots pinned or kept
+    };
+    struct Use {
+        float count = 0;        // in its layer's units
+        uint32_t few_steps = 0; // of its layer, when it was used last
+    };
+
+    [[nodiscard]] size_t list(uint32_t size_class, uint32_t expert) const { return size_class * n_expert_ + expert; }
+    [[nodiscard]] Least &least(uint32_t size_class, uint32_t layer) { return least_[size_class * n_layer_ + layer]; }
+    [[nodiscard]] float worth(const Layer &layer, uint32_t expert) const {
+        const Use &use = uses_[expert];
+        return use.few_steps == layer.few_steps ? use.count * weights_.last_step : use.count;
+    }
+    [[nodiscard]] float nearness(uint32_t layer) const;
+    // The first of the expert's slots in the state, or no_slot.
+    [[nodiscard]] SlotIndex slot_of(uint32_t size_class, uint32_t expert, State state) const;
+    [[nodiscard]] Least search(uint32_t size_class, const Layer &layer, bool free_only) const;
+    [[nodiscard]] Least least_free(uint32_t size_class, uint32_t layer);
+    void set_state(SlotIndex slot, State state);
+    void rescale(Layer &layer);
+
+    FrequencyWeights weights_;
+    size_t n_layer_;
+    size_t n_expert_ = 0; // of all layers
+    std::vector<Layer> layers_;
+    std::vector<Use> uses_;       // by expert
+    std::vector<float> nearness_; // by how many layers ago a layer's turn was
+    std::vector<Least> least_;    // by size class and layer, pinned and kept slots included
+    SlotLists lists_;             // by size class and expert
+    std::vector<Place> places_;   // by slot
+    std::vector<uint32_t> sizes_; // by size class
+    SlotLists kept_;              // by size class
+    uint32_t layer_ = 0;          // of the current step
+    float token_worth_ = 1;       // what one token of the current step adds to a count
+    bool few_tokens_ = true;      // in the current step
+};
+
+} // namespace larder
