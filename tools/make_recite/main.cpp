@@ -30,7 +30,7 @@ struct Options {
     std::string quant;
     std::string out;
     std::string trace;
-    std::string synthetic = "0.8:0.3:512";
+    std::string synthetic = "1:0.2:512";
     make_model::Shape shape = make_model::nothing_given;
     uint64_t seed = 1;
 };
@@ -67,7 +67,7 @@ template <typename Number> Number take_number(std::string_view &text, char end) 
     const auto [last, error] = std::from_chars(text.data(), text.data() + length, value);
     if (error != std::errc() || last != text.data() + length) {
         throw Error(ErrorKind::usage, fmt::format("--synthetic: '{}' is not a number", text.substr(0, length)),
-                    "give SKEW:REUSE:TOKENS, as in 0.8:0.3:512");
+                    "give SKEW:REUSE:TOKENS, as in 1:0.2:512");
     }
     text.remove_prefix(std::min(text.size(), length + 1));
     return value;
