@@ -21,9 +21,9 @@ std::vector<TraceToken> tokens_of(const RoutingTrace &trace, TracePhase phase) {
 void append_prefill(std::vector<Ubatch> &ubatches, const std::vector<TraceToken> &tokens) {
     for (size_t i = 0; i < tokens.size(); i += ubatch_tokens_max) {
         const size_t end = std::min(tokens.size(), i + ubatch_tokens_max);
-        ubatches.push_back({{tokens.begin() + static_cast<std::ptrdiff_t>(i),
-                             tokens.begin() + static_cast<std::ptrdiff_t>(end)},
-                            false});
+        ubatches.push_back(
+            {{tokens.begin() + static_cast<std::ptrdiff_t>(i), tokens.begin() + static_cast<std::ptrdiff_t>(end)},
+             false});
     }
 }
 

@@ -7,11 +7,9 @@
 // Words: a *step* is one layer's work in one ubatch. A layer here is one MoE block, numbered in the order in which a
 // token passes them. An expert has one worth, shared by its slices in all size classes.
 //
-// Invariant: a slot is in the order while it is ready, and pinned while a batch needs it. Only those that are not pinned
-// are evictable.
-// Cost: all is O(1) but victim(), which is O(layers + experts of a layer) at worst. Nothing allocates after
-// construction.
-// Threads: the caller locks.
+// Invariant: a slot is in the order while it is ready, and pinned while a batch needs it. Only those that are not
+// pinned are evictable. Cost: all is O(1) but victim(), which is O(layers + experts of a layer) at worst. Nothing
+// allocates after construction. Threads: the caller locks.
 #pragma once
 
 #include "store/slot.h"

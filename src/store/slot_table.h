@@ -10,7 +10,8 @@
 //
 // Invariants (each transition checks its part, check_invariants() all of them):
 //   1. A slot is free, reading or ready. Free slots hold no slice; the others hold one, and its entry points back.
-//   2. Exactly the slots that are ready and not needed are evictable in the eviction order. So a victim is never pinned, never
+//   2. Exactly the slots that are ready and not needed are evictable in the eviction order. So a victim is never
+//   pinned, never
 //      being read, and never one that the batch still needs.
 //   3. Free slots are in the free list of their class, others are not.
 //

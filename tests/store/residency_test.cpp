@@ -133,7 +133,7 @@ TEST(Residency, WhatWasUsedLeastOftenGoesAcrossLayers) {
 
 TEST(Residency, APrefillThatStreamsPastLeavesWhatDecodingUses) {
     // Decoding uses four of the experts again and again; a prefill of 64 tokens needs all of them once.
-    StoreOnSim store = make_store(12, 8);
+    StoreOnSim store = make_store(16, 8); // up and gate of the four, and of a prefill's eight experts one at a time
     const std::vector<uint32_t> used = {1, 3, 4, 7};
     const auto decoding = store.slices(1, up, used);
     for (int token = 0; token < 3; ++token) {
