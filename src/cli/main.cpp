@@ -34,14 +34,13 @@ int report(const CLI::ParseError &error, const CLI::App &app, const std::vector<
                    fmt::format("see larder{} --help", chosen.empty() ? "" : " " + chosen.front()->get_name())});
 }
 
-// OpenMP's threads spin for milliseconds at every barrier before they sleep. Where another program wants one of the
-// cores, the spinning thread holds it while the one it waits for stands in line: a model with a thousand barriers a
-// token then runs twenty times slower. A thirtieth of that spinning is as fast on a machine at rest. The OpenMP
-// library reads the setting before main() runs, so the program starts itself again with it; what the user has set
-// stays.
+// OpenMP's threads spin for milliseconds at a barrier before they sleep. Where another program wants one of the cores, the
+// spinning thread holds it while the one it waits for stands in line, at a thousand barriers a token. Some microseconds of
+// spinning are as fast on a machine at rest, and several times as fast on a busy one. The OpenMP library reads the setting
+// before main() runs, so the program starts itself again with it; what the user has set stays.
 void wait_for_threads_briefly(char **argv) {
     if (std::getenv("GOMP_SPINCOUNT") == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr &&
-        setenv("GOMP_SPINCOUNT", "10000", 1) == 0) {
+        setenv("GOMP_SPINCOUNT", "300", 1) == 0) {
         std::error_code error; // the program's own name stays in the list of processes
         execv(std::filesystem::read_symlink("/proc/self/exe", error).c_str(),
               argv); // if it returns, all works as before
