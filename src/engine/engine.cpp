@@ -77,7 +77,7 @@ void Engine::Impl::open_arena() {
     }
     if (!layout.expert_tensors.empty()) {
         store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
-        binding = std::make_unique<ExpertBinding>(layout, *store);
+        binding = std::make_unique<ExpertBinding>(layout, *store, plan_kernels);
     }
 
     LoadTargets targets{{layout, *reader}, binding.get(), {}};
