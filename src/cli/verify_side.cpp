@@ -2,6 +2,7 @@
 
 #include "cli/child_process.h"
 #include "cli/engine_flags.h"
+#include "cli/logits_file.h"
 #include "cli/stats_file.h"
 #include "engine/engine.h"
 
@@ -9,10 +10,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <span>
 
@@ -31,57 +29,13 @@ struct SideFlags {
     bool plan = false;
 };
 
-// The logits of all positions, one behind the other, in a file that one side writes and the other compares with.
-class LogitsFile {
-  public:
-    LogitsFile(const std::string &path, const char *mode) : file_(path.empty() ? nullptr : std::fopen(path.c_str(), mode)) {
-        if (file_ == nullptr && !path.empty()) {
-            throw Error::from_errno(errno, path);
-        }
-    }
-    ~LogitsFile() {
-        if (file_ != nullptr) {
-            std::fclose(file_);
-        }
-    }
-    LogitsFile(const LogitsFile &) = delete;
-    LogitsFile &operator=(const LogitsFile &) = delete;
-
-    void append(std::span<const float> logits) {
-        if (file_ != nullptr && std::fwrite(logits.data(), sizeof(float), logits.size(), file_) != logits.size()) {
-            throw Error::from_errno(errno, "cannot write the logits to compare with");
-        }
-    }
-    // How far the next position's logits are from these. Infinite if there is no next position.
-    float error_of(std::span<const float> logits) {
-        if (file_ == nullptr) {
-            return 0;
-        }
-        row_.resize(logits.size());
-        if (std::fread(row_.data(), sizeof(float), row_.size(), file_) != row_.size()) {
-            return std::numeric_limits<float>::max();
-        }
-        float largest = 0;
-        float farthest = 0;
-        for (size_t i = 0; i < row_.size(); i++) {
-            largest = std::max(largest, std::abs(row_[i]));
-            farthest = std::max(farthest, std::abs(row_[i] - logits[i]));
-        }
-        return farthest / largest;
-    }
-
-  private:
-    std::FILE *file_;
-    std::vector<float> row_;
-};
-
 int32_t top_of(std::span<const float> logits) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-void write_row(uint32_t position, Token token, std::span<const float> logits, LogitsFile &written,
-               LogitsFile &reference) {
-    written.append(logits);
+void write_row(uint32_t position, Token token, std::span<const float> logits, LogitsWriter &written,
+               LogitsReference &reference) {
+    written.append(token, logits);
     const XXH128_hash_t hash = XXH3_128bits(logits.data(), logits.size_bytes());
     const int32_t top = top_of(logits);
     fmt::print("{}\n", nlohmann::ordered_json{{"position", position},
@@ -89,7 +43,7 @@ void write_row(uint32_t position, Token token, std::span<const float> logits, Lo
                                               {"digest", fmt::format("{:016x}{:016x}", hash.high64, hash.low64)},
                                               {"top", top},
                                               {"top_logit", logits[static_cast<size_t>(top)]},
-                                              {"error", reference.error_of(logits)}}
+                                              {"error", reference.error_of(token, logits)}}
                            .dump());
 }
 
@@ -107,8 +61,8 @@ int run_side(const SideFlags &flags) {
     greedy.temperature = 0;
     Session session(*engine, greedy);
     const std::vector<Token> prompt = engine->tokenize(flags.prompt, true);
-    LogitsFile written(flags.write_logits, "wb");
-    LogitsFile reference(flags.reference, "rb");
+    LogitsWriter written(flags.write_logits);
+    LogitsReference reference(flags.reference);
     Token next = 0;
     session.on_batch = [&](uint32_t first, uint32_t count) {
         for (uint32_t i = 0; i < count; i++) {
@@ -118,7 +72,7 @@ int run_side(const SideFlags &flags) {
     };
     session.prefill(prompt);
     for (uint32_t n = 0; n < flags.n_predict && session.n_token() < engine->ctx_tokens(); n++) {
-        const Token token = next;
+        const Token token = reference.next_token().value_or(next);
         const uint32_t position = session.n_token();
         session.decode(token);
         write_row(position, token, session.logits(0), written, reference);
