@@ -8,6 +8,7 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace larder {
@@ -32,6 +33,10 @@ const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", Fl
                                                                      {"0", FlashAttention::off}};
 const std::map<std::string, IoBackend> io_backend_names = {
     {"auto", IoBackend::automatic}, {"io_uring", IoBackend::uring}, {"pread", IoBackend::pread}};
+const std::map<std::string, std::optional<Kernels>> kernel_names = {{"auto", std::nullopt},
+                                                                    {"plain", Kernels::plain},
+                                                                    {"repacked", Kernels::repacked},
+                                                                    {"fast", Kernels::fast}};
 const std::map<std::string, DirectIo> direct_io_names = {
     {"auto", DirectIo::automatic}, {"required", DirectIo::required}, {"off", DirectIo::off}};
 
@@ -77,6 +82,13 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
         ->check(CLI::IsMember(names_of(flash_attention_names)))
         ->capture_default_str()
         ->group(computing);
+    command
+        .add_option("--kernels", flags.kernels,
+                    "plain (as llama.cpp --no-repack), repacked (as llama.cpp's default), fast (no bit-equal twin), or "
+                    "auto: repacked if all experts fit, else plain")
+        ->check(CLI::IsMember(names_of(kernel_names)))
+        ->capture_default_str()
+        ->group(computing);
     command.add_option("--io", flags.io_backend, "how experts are read: auto, io_uring or pread")
         ->check(CLI::IsMember(names_of(io_backend_names)))
         ->capture_default_str()
@@ -93,6 +105,7 @@ EngineOptions engine_options(const EngineFlags &flags, const std::string &ram) {
     options.threads = static_cast<uint32_t>(std::max(0, flags.threads));
     options.threads_batch = static_cast<uint32_t>(std::max(0, flags.threads_batch));
     options.flash_attention = flash_attention_names.at(flags.flash_attention);
+    options.kernels = kernel_names.at(flags.kernels);
     options.reader.backend = io_backend_names.at(flags.io_backend);
     options.reader.direct = direct_io_names.at(flags.direct_io);
     if (!ram.empty()) {
@@ -126,6 +139,8 @@ std::vector<std::string> as_arguments(const EngineFlags &flags) {
                                           std::to_string(options.ubatch_tokens),
                                           "--flash-attn",
                                           flags.flash_attention,
+                                          "--kernels",
+                                          flags.kernels,
                                           "--cache-type-k",
                                           options.cache_type_k,
                                           "--cache-type-v",

@@ -20,6 +20,7 @@ struct EngineFlags {
     std::string flash_attention = "auto";
     std::string io_backend = "auto";
     std::string direct_io = "auto";
+    std::string kernels = "auto";
 };
 
 // Adds -m, -c, -t and so on. --ram is the command's own, as some take several.

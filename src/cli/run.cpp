@@ -142,6 +142,9 @@ int run(RunFlags &flags) {
         };
     }
     const std::unique_ptr<Engine> engine = Engine::open(options);
+    if (!flags.quiet) {
+        say("kernels: {}\n", to_string(engine->kernels()));
+    }
     if (!engine->reader_info().notice.empty()) {
         say("note: {}\n", engine->reader_info().notice);
     }

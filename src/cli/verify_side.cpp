@@ -2,6 +2,7 @@
 
 #include "cli/child_process.h"
 #include "cli/engine_flags.h"
+#include "cli/logits_file.h"
 #include "cli/stats_file.h"
 #include "engine/engine.h"
 
@@ -22,6 +23,8 @@ struct SideFlags {
     std::string ram;
     std::string prompt;
     uint32_t n_predict = 0;
+    std::string write_logits;
+    std::string reference;
     bool stock = false;
     bool plan = false;
 };
@@ -30,14 +33,17 @@ int32_t top_of(std::span<const float> logits) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-void write_row(uint32_t position, Token token, std::span<const float> logits) {
+void write_row(uint32_t position, Token token, std::span<const float> logits, LogitsWriter &written,
+               LogitsReference &reference) {
+    written.append(token, logits);
     const XXH128_hash_t hash = XXH3_128bits(logits.data(), logits.size_bytes());
     const int32_t top = top_of(logits);
     fmt::print("{}\n", nlohmann::ordered_json{{"position", position},
                                               {"token", token},
                                               {"digest", fmt::format("{:016x}{:016x}", hash.high64, hash.low64)},
                                               {"top", top},
-                                              {"top_logit", logits[static_cast<size_t>(top)]}}
+                                              {"top_logit", logits[static_cast<size_t>(top)]},
+                                              {"error", reference.error_of(token, logits)}}
                            .dump());
 }
 
@@ -46,7 +52,8 @@ int run_side(const SideFlags &flags) {
     options.residency = flags.stock ? Residency::stock : Residency::arena;
     options.logits_for_all = true;
     if (flags.plan) {
-        plan_only(options);
+        const std::string_view kernels = to_string(plan_only(options).kernels);
+        fmt::print("{}\n", nlohmann::ordered_json{{"figures", {{"kernels", kernels}}}}.dump());
         return 0;
     }
     const std::unique_ptr<Engine> engine = Engine::open(options);
@@ -54,19 +61,21 @@ int run_side(const SideFlags &flags) {
     greedy.temperature = 0;
     Session session(*engine, greedy);
     const std::vector<Token> prompt = engine->tokenize(flags.prompt, true);
+    LogitsWriter written(flags.write_logits);
+    LogitsReference reference(flags.reference);
     Token next = 0;
     session.on_batch = [&](uint32_t first, uint32_t count) {
         for (uint32_t i = 0; i < count; i++) {
-            write_row(first + i, prompt[first + i], session.logits(i));
+            write_row(first + i, prompt[first + i], session.logits(i), written, reference);
         }
         next = top_of(session.logits(count - 1));
     };
     session.prefill(prompt);
     for (uint32_t n = 0; n < flags.n_predict && session.n_token() < engine->ctx_tokens(); n++) {
-        const Token token = next;
+        const Token token = reference.next_token().value_or(next);
         const uint32_t position = session.n_token();
         session.decode(token);
-        write_row(position, token, session.logits(0));
+        write_row(position, token, session.logits(0), written, reference);
         next = top_of(session.logits(0));
     }
     fmt::print("{}\n", nlohmann::ordered_json{{"figures", nlohmann::ordered_json::parse(stats_json(*engine))}}.dump());
@@ -87,8 +96,8 @@ VerifySide run_verify_side(const std::string &name, const std::vector<std::strin
             side.figures = json["figures"];
             continue;
         }
-        side.rows.push_back(
-            {json.at("position"), json.at("token"), json.at("digest"), json.at("top"), json.at("top_logit")});
+        side.rows.push_back({json.at("position"), json.at("token"), json.at("digest"), json.at("top"),
+                             json.at("top_logit"), json.at("error")});
     }
     const int code = child.wait();
     if (code != 0) {
@@ -109,6 +118,8 @@ void add_verify_side(CLI::App &app, CommandBody &body) {
     command->add_option("--ram", flags->ram);
     command->add_option("-p,--prompt", flags->prompt)->required();
     command->add_option("-n,--predict", flags->n_predict);
+    command->add_option("--write-logits", flags->write_logits);
+    command->add_option("--reference", flags->reference);
     command->add_flag("--stock", flags->stock);
     command->add_flag("--plan", flags->plan);
     command->callback([flags, &body] { body = [flags] { return run_side(*flags); }; });

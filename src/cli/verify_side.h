@@ -20,11 +20,12 @@ struct LogitsRow {
     std::string digest; // XXH3-128 of n_vocab floats
     int32_t top = 0;    // token of the largest logit
     float top_logit = 0;
+    float error = 0; // with a reference: of the logit that is farthest from it, as a part of the reference's largest
 };
 
 struct VerifySide {
     std::vector<LogitsRow> rows;
-    nlohmann::ordered_json figures; // as in the stats file
+    nlohmann::ordered_json figures; // as in the stats file; with --plan what was planned
 };
 
 // Runs the side with these arguments in another process. Throws Error with the side's exit code in its text.

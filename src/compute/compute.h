@@ -5,9 +5,10 @@
 // nothing, reading it aborts, and no byte of it is ever resident. ggml's CPU backend asks this buffer type for every
 // MUL_MAT_ID on such a tensor, and runs our op in place of its own, on all compute threads, in the middle of the graph.
 //
-// The op computes what ggml's own MUL_MAT_ID computes, to the last bit: src1 is quantised to the weight's vec_dot_type
-// and each output element is one vec_dot over a row (or, for grid-based IQ types with enough rows, ggml's own panel
-// kernel). Order of experts, rows and threads does not matter to the result.
+// The op computes what ggml's own MUL_MAT_ID computes on the same path, to the last bit (docs/kernels.md): src1 is
+// quantised to the type the kernel wants, and each output element is one vec_dot over a row (or, for grid-based IQ
+// types with enough rows, ggml's own panel kernel), or comes out of one gemv over repacked rows. Order of experts, rows
+// and threads does not matter to the result.
 //
 // Threads: one graph at a time per binding. An op cannot return an error: when a read fails the store latches the
 // cause, the op zeroes its output, and abort_requested() tells llama.cpp's abort callback to end the decode.
@@ -16,6 +17,7 @@
 #include "layout/layout.h"
 #include "store/store.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,8 +33,35 @@ namespace larder {
 extern const char *const expert_tensor_pattern;
 
 // The buffer type, one for the process. Its first call registers it with ggml's CPU backend and must come before the
-// first model is loaded; not thread-safe against a running graph.
+// first model is loaded; not thread-safe against a running graph. llama.cpp never chooses it by itself.
 ggml_backend_buffer_type *expert_buffer_type();
+
+// Which kernels multiply, in the experts and in the resident matrices.
+enum class Kernels {
+    plain,    // weights as in the file: stock llama.cpp with --no-repack
+    repacked, // weights interleaved for faster kernels where ggml does so: stock llama.cpp's default
+    fast,     // as repacked, with gemm where an expert has four rows or more: no stock twin
+};
+std::string_view to_string(Kernels kernels);
+
+// Throws Error(engine) if larder does not have the kernels that stock llama.cpp would use on this CPU for these
+// experts. Never does for Kernels::plain.
+void check_kernels(const ModelLayout &layout, Kernels kernels);
+
+// --- resident matrices ---
+
+// ggml's own type of buffer for repacked weights.
+ggml_backend_buffer_type *repack_buffer_type();
+
+// For a matrix that is looked up by rows (token embeddings) and multiplied repacked (as the output): a tensor in it has
+// its plain bytes at tensor->data and behind them room for a repacked copy. Registered by expert_buffer_type().
+ggml_backend_buffer_type *tied_buffer_type();
+
+// The plain bytes of `tensor` lie at tensor->data. Repacks them: in place in repack_buffer_type(), into the copy in
+// tied_buffer_type(); does nothing in others.
+void repack_resident(ggml_tensor *tensor);
+
+// --- experts ---
 
 // Told what the router chose for each MoE block (ExpertTensor::group) of a graph: experts[token * top_k + k], -1 for
 // none. Called on a compute thread in the middle of the graph: it must not throw.
@@ -42,8 +71,8 @@ using OnRoute = std::function<void(uint32_t group, uint32_t top_k, std::span<con
 // and the store must outlive it.
 class ExpertBinding {
   public:
-    // `on_route` may be empty; with one, every block's choice is copied out.
-    ExpertBinding(const ModelLayout &layout, ExpertStore &store, OnRoute on_route = {});
+    // `on_route` may be empty; with one, every block's choice is copied out. Throws as check_kernels() does.
+    ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route = {});
     ~ExpertBinding();
     ExpertBinding(const ExpertBinding &) = delete;
     ExpertBinding &operator=(const ExpertBinding &) = delete;

@@ -11,11 +11,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <utility>
-
 namespace larder {
 
 const char *const expert_tensor_pattern = "blk\\.[0-9]+\\.ffn_(gate|up|down|gate_up)_(ch)?exps\\.weight";
@@ -80,6 +75,17 @@ class ExpertBufferType final : public ggml::cpu::extra_buffer_type {
     ExpertTraits traits_;
 };
 
+// llama.cpp asks ggml for the extra buffer types it may choose from, and the answer is made once. Made before ours are
+// there, it does not have them: they are for those who name them.
+void settle_llamas_choice() {
+    using GetExtra = ggml_backend_buffer_type_t *(*)(ggml_backend_dev_t);
+    const auto get = reinterpret_cast<GetExtra>(
+        ggml_backend_reg_get_proc_address(ggml_backend_cpu_reg(), "ggml_backend_dev_get_extra_bufts"));
+    if (get != nullptr) {
+        get(ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0));
+    }
+}
+
 } // namespace
 
 ggml_backend_buffer_type *expert_buffer_type() {
@@ -90,85 +96,13 @@ ggml_backend_buffer_type *expert_buffer_type() {
         &context,
     };
     static const bool registered = [] {
+        settle_llamas_choice();
         ggml_backend_cpu_get_extra_buffer_types().push_back(&type);
+        ggml_backend_cpu_get_extra_buffer_types().push_back(tied_buffer_type());
         return true;
     }();
     (void)registered;
     return &type;
-}
-
-class ExpertBinding::Impl {
-  public:
-    Impl(const ModelLayout &layout, ExpertStore &store, OnRoute on_route) : layout_(layout), store_(store) {
-        scratch_.on_route = std::move(on_route);
-        uint32_t n_expert_max = 0;
-        for (const ExpertTensor &tensor : layout.expert_tensors) {
-            n_expert_max = std::max(n_expert_max, tensor.n_expert);
-        }
-        scratch_.chunks_left = std::vector<std::atomic<uint32_t>>(n_expert_max);
-        // Room for the siblings of a tensor: a group has at most 5 projections, see describe().
-        scratch_.demanded.reserve(n_expert_max);
-        scratch_.demanded_expert.reserve(n_expert_max);
-        scratch_.demanded_rows.reserve(n_expert_max);
-        scratch_.following.reserve(size_t{4} * n_expert_max);
-        weights_.reserve(layout.expert_tensors.size());
-        for (const ExpertTensor &tensor : layout.expert_tensors) {
-            weights_.push_back(describe(tensor));
-        }
-    }
-
-    ExpertWeights *find(const ggml_tensor *tensor) {
-        for (ExpertWeights &weights : weights_) {
-            const TensorInfo &info = layout_.tensors[weights.tensor->tensor];
-            if (info.name == tensor->name) {
-                const bool same = info.type == tensor->type &&
-                                  std::equal(info.shape.begin(), info.shape.end(), std::begin(tensor->ne)) &&
-                                  tensor->nb[2] == weights.tensor->slice_bytes;
-                return same ? &weights : nullptr;
-            }
-        }
-        return nullptr;
-    }
-
-    [[nodiscard]] bool failed() const { return store_.failed(); }
-
-  private:
-    ExpertWeights describe(const ExpertTensor &tensor) {
-        ExpertWeights weights{&store_, &scratch_, &tensor, 0, {}};
-        uint32_t place = 0;
-        for (const ExpertTensor &other : layout_.expert_tensors) {
-            if (other.group != tensor.group) {
-                continue;
-            }
-            if (&other == &tensor) {
-                weights.bit = 1U << place;
-            } else {
-                weights.siblings.push_back(&other);
-            }
-            place++;
-        }
-        LARDER_CHECK(place <= 5);
-        return weights;
-    }
-
-    const ModelLayout &layout_;
-    ExpertStore &store_;
-    OpScratch scratch_;
-    std::vector<ExpertWeights> weights_;
-};
-
-ExpertBinding::ExpertBinding(const ModelLayout &layout, ExpertStore &store, OnRoute on_route)
-    : impl_(std::make_unique<Impl>(layout, store, std::move(on_route))) {}
-ExpertBinding::~ExpertBinding() = default;
-
-bool ExpertBinding::bind(ggml_tensor *tensor) {
-    ExpertWeights *weights = impl_->find(tensor);
-    tensor->extra = weights;
-    return weights != nullptr;
-}
-
-bool ExpertBinding::abort_requested(void *binding) {
-    return static_cast<const ExpertBinding *>(binding)->impl_->failed();
 }
 
 } // namespace larder

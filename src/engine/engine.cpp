@@ -62,11 +62,40 @@ void Engine::Impl::make_the_plan() {
     options = resolve(options, layout.context_length);
     const Machine machine = probe_machine();
     check_context_can_be_measured(options, machine);
-    plan = make_plan(layout, measure_fixed(layout, options), machine, options.wishes);
-    malloc_trim(0); // what the measurement used goes back before the weights come
+    if (options.kernels) {
+        plan_with(*options.kernels, machine);
+    } else {
+        choose_kernels(machine);
+    }
     if (options.on_plan) {
         options.on_plan(layout, plan);
     }
+}
+
+void Engine::Impl::plan_with(Kernels wanted, const Machine &machine) {
+    check_kernels(layout, wanted);
+    Measurement measured = measure(layout, options, wanted);
+    plan = make_plan(layout, measured.fixed, machine, options.wishes);
+    placement = std::move(measured.placement);
+    kernels = wanted;
+    malloc_trim(0); // what the measurement used goes back before the weights come
+}
+
+// Repacking a slice takes as long as some tens of products with it, so it pays where slices stay (docs/kernels.md).
+void Engine::Impl::choose_kernels(const Machine &machine) {
+    try {
+        plan_with(Kernels::repacked, machine);
+        bool all_stay = true;
+        for (size_t i = 0; i < plan.slots.size(); i++) {
+            all_stay = all_stay && plan.slots[i] >= layout.size_classes[i].n_slices;
+        }
+        if (all_stay) {
+            return;
+        }
+    } catch (const Error &) { // no room, or no such kernel: the plain path may have what it needs
+        malloc_trim(0);
+    }
+    plan_with(Kernels::plain, machine);
 }
 
 OnRoute Engine::Impl::record_routes() {
@@ -87,14 +116,16 @@ void Engine::Impl::open_arena() {
     }
     if (!layout.expert_tensors.empty()) {
         store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
-        binding = std::make_unique<ExpertBinding>(layout, *store, record_routes());
+        binding = std::make_unique<ExpertBinding>(layout, *store, kernels, record_routes());
     } else if (!options.trace_path.empty()) {
         throw Error(ErrorKind::usage, fmt::format("{} is a dense model: it has no routes", layout.files.front()),
                     "leave out --trace");
     }
 
     LoadTargets targets{{layout, *reader}, binding.get(), {}};
-    model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &targets, model_params(Residency::arena)));
+    llama_model_params params = model_params(false);
+    params.tensor_buft_overrides = placement->overrides();
+    model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &targets, params));
     if (model == nullptr) {
         throw Error(ErrorKind::model,
                     fmt::format("{}: llama.cpp cannot build the model: {}", layout.files.front(), take_llama_errors()),
@@ -115,7 +146,12 @@ void Engine::Impl::open_stock() {
     layout = open_layout(options.model_path);
     options = resolve(options, layout.context_length);
     layout.metadata.reset();
-    model.reset(llama_model_load_from_file(options.model_path.c_str(), model_params(Residency::stock)));
+    kernels = options.kernels.value_or(Kernels::plain);
+    if (kernels == Kernels::fast) {
+        throw Error(ErrorKind::usage, "stock llama.cpp has no kernels 'fast'", "use plain or repacked");
+    }
+    model.reset(
+        llama_model_load_from_file(options.model_path.c_str(), model_params(kernels == Kernels::repacked)));
     if (model == nullptr) {
         throw Error(ErrorKind::model,
                     fmt::format("{}: llama.cpp cannot load the model: {}", options.model_path, take_llama_errors()));
@@ -133,13 +169,13 @@ void Engine::Impl::create_context() {
     }
 }
 
-MemoryPlan plan_only(const EngineOptions &options) {
+PlannedRun plan_only(const EngineOptions &options) {
     capture_llama_log(options.verbose);
     llama_backend_init();
     Engine::Impl impl;
     impl.options = options;
     impl.make_the_plan();
-    return impl.plan;
+    return {impl.plan, impl.kernels};
 }
 
 // What fits into the context has far fewer bytes a token; to render and tokenise more would take memory that the plan
@@ -175,6 +211,7 @@ Engine::~Engine() = default;
 
 const ModelLayout &Engine::layout() const { return impl_->layout; }
 const MemoryPlan &Engine::plan() const { return impl_->plan; }
+Kernels Engine::kernels() const { return impl_->kernels; }
 uint32_t Engine::ctx_tokens() const { return llama_n_ctx(impl_->context.get()); }
 uint32_t Engine::threads() const { return impl_->options.threads; }
 uint32_t Engine::n_vocab() const { return static_cast<uint32_t>(llama_vocab_n_tokens(impl_->vocab())); }

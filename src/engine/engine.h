@@ -10,6 +10,7 @@
 // says _ms.
 #pragma once
 
+#include "compute/compute.h"
 #include "io/io.h"
 #include "layout/layout.h"
 #include "plan/plan.h"
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +47,8 @@ struct EngineOptions {
     std::string cache_type_k = "f16";
     std::string cache_type_v = "f16";
     FlashAttention flash_attention = FlashAttention::automatic;
+    // None: repacked if all experts fit into the arena, else plain. With Residency::stock: plain.
+    std::optional<Kernels> kernels;
     bool logits_for_all = false; // keep logits of every token of a batch, not of the last only
     PlanWishes wishes;
     ReaderOptions reader;
@@ -103,7 +107,11 @@ class Session;
 
 // What Engine::open() would decide with these options, without reading a weight. Throws what it would throw up to
 // there.
-MemoryPlan plan_only(const EngineOptions &options);
+struct PlannedRun {
+    MemoryPlan memory;
+    Kernels kernels = Kernels::plain;
+};
+PlannedRun plan_only(const EngineOptions &options);
 
 class Engine {
   public:
@@ -114,6 +122,7 @@ class Engine {
 
     [[nodiscard]] const ModelLayout &layout() const;
     [[nodiscard]] const MemoryPlan &plan() const; // all zero with Residency::stock
+    [[nodiscard]] Kernels kernels() const; // those in use
     [[nodiscard]] const ReaderInfo &reader_info() const;
     [[nodiscard]] uint32_t ctx_tokens() const;
     [[nodiscard]] uint32_t threads() const;
@@ -145,7 +154,7 @@ class Engine {
 
   private:
     friend class Session;
-    friend MemoryPlan plan_only(const EngineOptions &options);
+    friend PlannedRun plan_only(const EngineOptions &options);
     class Impl;
     explicit Engine(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;

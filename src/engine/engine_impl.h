@@ -4,6 +4,7 @@
 #include "compute/compute.h"
 #include "engine/engine.h"
 #include "engine/llama_handles.h"
+#include "engine/placement.h"
 #include "engine/route_recorder.h"
 
 #include "chat.h"
@@ -27,6 +28,8 @@ class Engine::Impl {
     EngineOptions options; // resolved
     ModelLayout layout;
     MemoryPlan plan;
+    Kernels kernels = Kernels::plain;     // chosen
+    std::unique_ptr<Placement> placement; // null for stock residency
     std::unique_ptr<Reader> reader;
     std::unique_ptr<ExpertStore> store;    // null for a dense model and for stock residency
     std::unique_ptr<RouteRecorder> routes; // null if no trace is wanted
@@ -46,6 +49,8 @@ class Engine::Impl {
     std::vector<FileState> file_states; // of layout.files, when they were opened
 
     void make_the_plan();
+    void plan_with(Kernels wanted, const Machine &machine);
+    void choose_kernels(const Machine &machine);
     void open_arena();
     void open_stock();
     void create_context();

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 namespace larder {
@@ -20,6 +21,9 @@ std::string errors; // guarded by errors_mutex
 std::atomic<bool> show{false};
 
 constexpr size_t errors_kept = 2000; // bytes; the first complaint is the cause, the rest is its echo
+
+// ggml says this of whatever it repacks, which here is a few rows at a time.
+constexpr char repack_note[] = "repack: repack tensor";
 
 void keep(const char *text) {
     const std::lock_guard lock(errors_mutex);
@@ -40,7 +44,7 @@ void on_log(ggml_log_level level, const char *text, void * /*user*/) {
     if (level == GGML_LOG_LEVEL_ERROR) {
         keep(text);
     }
-    if (show.load(std::memory_order_relaxed)) {
+    if (show.load(std::memory_order_relaxed) && std::strncmp(text, repack_note, sizeof(repack_note) - 1) != 0) {
         std::fputs(text, stderr);
     }
 }

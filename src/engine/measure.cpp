@@ -39,6 +39,16 @@ uint64_t work_bytes(const ModelLayout &layout, const EngineOptions &resolved) {
     return row_elements_max * resolved.ubatch_tokens * 9 / 8;
 }
 
+// What a thread repacks rows with.
+uint64_t repack_bytes(const ModelLayout &layout) {
+    uint64_t row_bytes_max = 0;
+    for (const TensorInfo &tensor : layout.tensors) {
+        row_bytes_max = std::max<uint64_t>(
+            row_bytes_max, ggml_row_size(static_cast<ggml_type>(tensor.type), tensor.shape[0]));
+    }
+    return 16 * row_bytes_max;
+}
+
 FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
     FixedBytes fixed;
     for (const auto &[type, part] : breakdown) {
@@ -64,8 +74,10 @@ void check_context_can_be_measured(const EngineOptions &resolved, const Machine 
     }
 }
 
-FixedBytes measure_fixed(const ModelLayout &layout, const EngineOptions &resolved) {
-    llama_model_params params = model_params(Residency::arena);
+Measurement measure(const ModelLayout &layout, const EngineOptions &resolved, Kernels kernels) {
+    const Placement experts_away;
+    llama_model_params params = model_params(kernels != Kernels::plain);
+    params.tensor_buft_overrides = experts_away.overrides();
     params.no_alloc = true;
     params.load_mode = LLAMA_LOAD_MODE_NONE; // nothing is mapped
     take_llama_errors();
@@ -83,14 +95,20 @@ FixedBytes measure_fixed(const ModelLayout &layout, const EngineOptions &resolve
         throw Error(ErrorKind::engine, fmt::format("llama.cpp does not accept the context: {}", take_llama_errors()),
                     "check -c, --cache-type-k, --cache-type-v and -fa");
     }
-    FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));
+    Measurement measured;
+    measured.placement = std::make_unique<Placement>(model.get());
+    FixedBytes &fixed = measured.fixed;
+    fixed = sum_of(llama_get_memory_breakdown(context.get()));
+    const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);
     const auto n_vocab = static_cast<uint64_t>(llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
     fixed.compute += output_bytes(resolved, n_vocab) + work_bytes(layout, resolved);
+    if (kernels != Kernels::plain) {
+        fixed.compute += threads * repack_bytes(layout);
+    }
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
     fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +
-                     uint64_t{std::max(resolved.threads, resolved.threads_batch)} * thread_bytes +
-                     n_vocab * candidate_bytes + uint64_t{resolved.ctx_tokens} * text_bytes_per_token * tokenise_bytes;
-    return fixed;
+                     threads * thread_bytes + n_vocab * candidate_bytes + uint64_t{resolved.ctx_tokens} * text_bytes_per_token * tokenise_bytes;
+    return measured;
 }
 
 } // namespace larder

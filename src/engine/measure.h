@@ -3,13 +3,22 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "engine/placement.h"
+
+#include <memory>
 
 namespace larder {
 
-// Builds the model and the context with llama.cpp's no_alloc and reads its memory breakdown. Takes some tens of
-// milliseconds and the memory of the vocabulary. Throws Error(model) with llama.cpp's reason if it does not accept the
-// model, Error(engine) if it does not accept the context.
-FixedBytes measure_fixed(const ModelLayout &layout, const EngineOptions &resolved);
+struct Measurement {
+    FixedBytes fixed;
+    std::unique_ptr<Placement> placement;
+};
+
+// Builds the model and the context with llama.cpp's no_alloc and reads its memory breakdown, and where it places each
+// tensor with these kernels. Takes some tens of milliseconds and the memory of the vocabulary. Throws Error(model) with
+// llama.cpp's reason if it does not accept the model, Error(engine) if it does not accept the context or uses a buffer
+// type that larder cannot fill.
+Measurement measure(const ModelLayout &layout, const EngineOptions &resolved, Kernels kernels);
 
 // The measurement itself makes llama.cpp's list of KV cells, some 64 bytes a token. Throws Error(budget) for a context
 // so long that this alone is more than the budget.

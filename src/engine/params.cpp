@@ -1,7 +1,5 @@
 #include "engine/params.h"
 
-#include "compute/compute.h"
-
 #include "common.h"
 
 #include <fmt/format.h>
@@ -64,17 +62,11 @@ EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
     return resolved;
 }
 
-llama_model_params model_params(Residency residency) {
+llama_model_params model_params(bool repack) {
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = 0;
-    // Both sides of a comparison use the plain kernels; repacked weights give other last bits.
-    params.use_extra_bufts = false;
+    params.use_extra_bufts = repack; // repacked weights give other last bits
     params.lazy_mode = LLAMA_LAZY_MODE_OFF; // it maps the file
-    if (residency == Residency::arena) {
-        static const llama_model_tensor_buft_override overrides[] = {{expert_tensor_pattern, expert_buffer_type()},
-                                                                     {nullptr, nullptr}};
-        params.tensor_buft_overrides = overrides;
-    }
     return params;
 }
 

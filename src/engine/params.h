@@ -9,8 +9,8 @@ namespace larder {
 // The options with every 0-for-default replaced. Throws Error(usage) for values that cannot be.
 EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens);
 
-// Parameters for a model whose experts go to expert_buffer_type(), on the plain CPU path (no repacked weights).
-llama_model_params model_params(Residency residency);
+// Parameters for a model on the CPU. With `repack` llama.cpp's own loaders repack what they do by default.
+llama_model_params model_params(bool repack);
 
 llama_context_params context_params(const EngineOptions &resolved);
 

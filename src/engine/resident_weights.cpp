@@ -1,6 +1,7 @@
 #include "engine/resident_weights.h"
 
 #include "base/bytes.h"
+#include "compute/compute.h"
 
 #include "ggml-backend.h"
 #include "ggml.h"
@@ -31,6 +32,11 @@ bool has_shape_of(const TensorInfo &info, const ggml_tensor &tensor) {
     const auto ones = std::find_if(info.shape.rbegin(), info.shape.rend(), [](int64_t extent) { return extent != 1; });
     const bool reshaped = std::max<int64_t>(1, info.shape.rend() - ones) != ggml_n_dims(&tensor);
     return reshaped || std::equal(info.shape.begin(), info.shape.end(), tensor.ne);
+}
+
+bool is_in_ram(const ggml_tensor *tensor) {
+    const ggml_backend_buffer_type *type = ggml_backend_buffer_get_type(tensor->buffer);
+    return ggml_backend_buffer_is_host(tensor->buffer) || type == repack_buffer_type() || type == tied_buffer_type();
 }
 
 // Page-aligned memory for the reads under way.
@@ -67,10 +73,10 @@ void ResidentWeights::add(ggml_tensor *tensor) noexcept {
         complaint_ = fmt::format("tensor '{}' is {} {} in the file, but the model's settings ask for {} {}", info->name,
                                  info->type_name, shape_text(info->shape.data()), ggml_type_name(tensor->type),
                                  shape_text(tensor->ne));
-    } else if (!ggml_backend_buffer_is_host(tensor->buffer)) {
+    } else if (!is_in_ram(tensor)) {
         complaint_ = fmt::format("tensor '{}' was not placed in RAM", info->name);
     } else {
-        pieces_.push_back({info->extent, static_cast<char *>(tensor->data), &info->name});
+        pieces_.push_back({info->extent, tensor, info->extent.bytes, &info->name});
     }
 }
 
@@ -99,7 +105,7 @@ std::vector<ResidentWeights::Chunk> ResidentWeights::chunks() const {
     return chunks;
 }
 
-void ResidentWeights::copy_out(const Chunk &chunk, const char *from) const {
+void ResidentWeights::copy_out(const Chunk &chunk, const char *from) {
     const uint64_t begin = chunk.window.offset;
     const uint64_t end = begin + chunk.window.bytes;
     for (size_t i = chunk.first_piece; i < pieces_.size(); i++) {
@@ -110,7 +116,12 @@ void ResidentWeights::copy_out(const Chunk &chunk, const char *from) const {
         const uint64_t lo = std::max(begin, extent.offset);
         const uint64_t hi = std::min(end, extent.offset + extent.bytes);
         if (lo < hi) {
-            std::memcpy(pieces_[i].into + (lo - extent.offset), from + (lo - begin), hi - lo);
+            Piece &piece = pieces_[i];
+            std::memcpy(static_cast<char *>(piece.tensor->data) + (lo - extent.offset), from + (lo - begin), hi - lo);
+            piece.missing -= hi - lo;
+            if (piece.missing == 0) {
+                repack_resident(piece.tensor);
+            }
         }
     }
 }

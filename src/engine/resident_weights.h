@@ -2,7 +2,7 @@
 //
 // llama.cpp names its tensors one by one while it builds the model (add()); load() then reads all of them in file
 // order, in large aligned windows, several under way at once, and copies them to their places. Experts between them are
-// skipped.
+// skipped. A tensor in a buffer for repacked weights is repacked as soon as it is there.
 #pragma once
 
 #include "engine/engine.h"
@@ -34,7 +34,8 @@ class ResidentWeights {
   private:
     struct Piece {
         Extent extent;
-        char *into = nullptr;
+        ggml_tensor *tensor = nullptr;
+        uint64_t missing = 0; // bytes that have not been copied to it yet
         const std::string *name = nullptr;
     };
     struct Chunk { // one read
@@ -45,7 +46,7 @@ class ResidentWeights {
     };
 
     [[nodiscard]] std::vector<Chunk> chunks() const;
-    void copy_out(const Chunk &chunk, const char *from) const;
+    void copy_out(const Chunk &chunk, const char *from);
 
     const ModelLayout &layout_;
     Reader &reader_;

@@ -65,6 +65,7 @@ std::string stats_json(const Engine &engine) {
         {"disk_written_bytes", stats.memory.written_bytes},
         {"io_backend", engine.reader_info().backend},
         {"direct_io", engine.reader_info().direct_io},
+        {"kernels", to_string(engine.kernels())},
         {"threads", engine.threads()},
         {"ctx_tokens", engine.ctx_tokens()},
     };

@@ -72,7 +72,7 @@ class ExpertStore::Impl {
     void mark_used();
 
     struct SlotUse {
-        const char *data = nullptr;     // the first byte of its slice
+        char *data = nullptr;           // the first byte of its slice
         uint32_t demanded_position = 0; // while needed
         bool fresh = false;             // read, and used by no batch that has ended
     };

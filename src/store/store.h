@@ -43,7 +43,7 @@ using SliceIndex = uint32_t; // ExpertTensor::first_slice + expert
 
 struct ReadySlice {
     SliceIndex slice = 0;
-    const char *data = nullptr;     // slice_bytes bytes; valid until release() of this position
+    char *data = nullptr;           // slice_bytes bytes; valid until release() of this position
     uint32_t demanded_position = 0; // its place in `demanded`
     bool fresh = false;             // no batch has used these bytes since they were read; who uses them may change them
 };

@@ -90,6 +90,7 @@ TEST_F(BadInput, WrongFlagsExitWithTwo) {
     refused({"run", "-m", model, "-p", ""}, 2, "the prompt is empty");
     refused({"run", "-m", model, "-p", "x", "-f", "y"}, 2, "--file");
     refused({"run", "-m", model, "--cache-type-k", "q3_9", "-p", "x"}, 2, "--cache-type-k");
+    refused({"run", "-m", model, "--kernels", "quick", "-p", "x"}, 2, "--kernels");
     refused({"run", "-m", model, "-f", scratch_ / "absent.txt"}, 1, "absent.txt");
 }
 

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace larder::test {
@@ -26,15 +27,28 @@ class Run : public testing::Test {
     [[nodiscard]] nlohmann::json stats() const { return nlohmann::json::parse(contents(scratch_ / "s.json")); }
 };
 
-TEST_F(Run, TheSameSeedGivesTheSameAnswerWhateverTheArena) {
-    const std::vector<std::string> base = {"run", "-m", model_, "-p", "a b c", "-n", "12", "-s", "7", "-q"};
-    std::vector<std::string> small = base;
-    small.insert(small.end(), {"--arena", "3M"});
-    const Finished large_run = larder(base);
-    const Finished small_run = larder(small);
-    EXPECT_EQ(large_run.exit_code, 0) << large_run.err;
-    EXPECT_GT(large_run.out.size(), 12U);
-    EXPECT_EQ(large_run.out, small_run.out);
+TEST_F(Run, TheSameSeedAndKernelsGiveTheSameAnswerWhateverTheArena) {
+    for (const std::string kernels : {"plain", "repacked", "fast"}) {
+        const std::vector<std::string> base = {"run", "-m", model_, "-p", "a b c",     "-n",
+                                               "12",  "-s", "7",    "-q", "--kernels", kernels};
+        std::vector<std::string> small = base;
+        small.insert(small.end(), {"--arena", "3M"});
+        const Finished large_run = larder(base);
+        const Finished small_run = larder(small);
+        EXPECT_EQ(large_run.exit_code, 0) << large_run.err;
+        EXPECT_GT(large_run.out.size(), 12U);
+        EXPECT_EQ(large_run.out, small_run.out) << kernels;
+    }
+}
+
+TEST_F(Run, SaysWhichKernelsItChose) {
+    for (const auto &[arena, kernels] : {std::pair{"1G", "repacked"}, std::pair{"3M", "plain"}}) {
+        const Finished result = larder({"run", "-m", model_, "--arena", arena, "-p", "a", "-n", "1", "--temp", "0",
+                                        "--stats", scratch_ / "s.json"});
+        ASSERT_EQ(result.exit_code, 0) << result.err;
+        EXPECT_THAT(result.err, HasSubstr(std::string("kernels: ") + kernels));
+        EXPECT_EQ(stats().at("kernels"), kernels);
+    }
 }
 
 TEST_F(Run, BothIoBackendsGiveTheSameAnswerAndSayWhichTheyAre) {

@@ -36,6 +36,49 @@ TEST_F(Verify, WritesEvidenceForEveryBudget) {
     }
 }
 
+TEST_F(Verify, ComparesEachBudgetWithStockOnItsPathOfKernels) {
+    const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m --layers 8 --experts 64");
+    const Finished result = larder(
+        {"verify", "-m", model, "--ram", "100M", "--ram", "400M", "-n", "4", "--out", scratch_ / "ab-test.json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
+    ASSERT_EQ(json.at("stocks").size(), 2U);
+    EXPECT_EQ(json.at("stocks").at(0).at("kernels"), "plain");
+    EXPECT_EQ(json.at("stocks").at(1).at("kernels"), "repacked");
+    EXPECT_EQ(json.at("runs").at(0).at("kernels"), "plain");
+    EXPECT_GT(json.at("runs").at(0).at("evictions"), 0);
+    EXPECT_EQ(json.at("runs").at(1).at("kernels"), "repacked");
+    for (const auto &run : json.at("runs")) {
+        EXPECT_EQ(run.at("equal"), true);
+        EXPECT_EQ(run.at("against_kernels"), run.at("kernels"));
+    }
+}
+
+TEST_F(Verify, StatesTheErrorOfKernelsWithoutATwin) {
+    const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
+    const Finished result = larder({"verify", "-m", model, "--kernels", "fast", "--ram", "200M", "-n", "4", "--out",
+                                    scratch_ / "ab-test.json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("close: off by"));
+    const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
+    const auto &run = json.at("runs").at(0);
+    EXPECT_EQ(run.at("kernels"), "fast");
+    EXPECT_EQ(run.at("against_kernels"), "repacked");
+    EXPECT_FALSE(run.contains("equal"));
+    EXPECT_GT(run.at("largest_error"), 0);
+    EXPECT_LE(run.at("mean_error"), run.at("error_bound"));
+}
+
+TEST_F(Verify, FailsWhenKernelsWithoutATwinAreTooFarOff) {
+    const std::string one = make_model(scratch_, "one.gguf", "--arch qwen3moe --quant q4_k_m --seed 1");
+    const std::string two = make_model(scratch_, "two.gguf", "--arch qwen3moe --quant q4_k_m --seed 2");
+    const Finished result = larder({"verify", "-m", one, "--against", two, "--kernels", "fast", "--ram", "200M", "-n",
+                                    "2", "--out", scratch_ / "ab-test.json"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("farther from stock llama.cpp than rounding explains"));
+    EXPECT_EQ(nlohmann::json::parse(contents(scratch_ / "ab-test.json")).at("all_passed"), false);
+}
+
 // What verify reports is what it saw: two models that differ in the seed of their weights cannot pass for one another.
 TEST_F(Verify, FailsWhenLogitsDiffer) {
     const std::string one = make_model(scratch_, "one.gguf", "--arch qwen3moe --quant q4_k_m --seed 1");

@@ -89,7 +89,7 @@ bool binds(const std::string &name, ggml_type type, std::array<int64_t, 3> shape
     const DiskModel model = small_model();
     ImageReader reader(model.image);
     ExpertStore store(model.layout, std::vector<uint64_t>{experts}, reader);
-    ExpertBinding binding(model.layout, store);
+    ExpertBinding binding(model.layout, store, Kernels::plain);
     const ggml_context_ptr context(ggml_init({ggml_tensor_overhead(), nullptr, true}));
     ggml_tensor *tensor = ggml_new_tensor_3d(context.get(), type, shape[0], shape[1], shape[2]);
     ggml_set_name(tensor, name.c_str());

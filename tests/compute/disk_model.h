@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -161,28 +162,31 @@ class ImageReader : public Reader {
     std::map<uint64_t, ReadRequest> pending_;
 };
 
-// The model's tensors in buffers of one type, with the file's bytes written to them.
+// The model's tensors, each in a buffer of the type that is chosen for it, with the file's bytes written to them.
 class LoadedTensors {
   public:
-    LoadedTensors(const DiskModel &model, ggml_backend_buffer_type_t type) {
-        context_.reset(ggml_init({model.specs().size() * ggml_tensor_overhead(), nullptr, true}));
-        for (const TensorInfo &info : model.layout.tensors) {
-            tensors_.push_back(ggml_new_tensor_3d(context_.get(), static_cast<ggml_type>(info.type), info.shape[0],
+    using ChooseBufferType = std::function<ggml_backend_buffer_type_t(const ExpertSpec &)>;
+
+    LoadedTensors(const DiskModel &model, const ChooseBufferType &choose) {
+        for (size_t i = 0; i < model.specs().size(); i++) {
+            const TensorInfo &info = model.layout.tensors[i];
+            ggml_context_ptr &context = contexts_.emplace_back(ggml_init({ggml_tensor_overhead(), nullptr, true}));
+            tensors_.push_back(ggml_new_tensor_3d(context.get(), static_cast<ggml_type>(info.type), info.shape[0],
                                                   info.shape[1], info.shape[2]));
             ggml_set_name(tensors_.back(), info.name.c_str());
-        }
-        buffer_.reset(ggml_backend_alloc_ctx_tensors_from_buft(context_.get(), type));
-        for (size_t i = 0; i < tensors_.size(); i++) {
-            const Extent &extent = model.layout.tensors[i].extent;
-            ggml_backend_tensor_set(tensors_[i], model.image.data() + extent.offset, 0, extent.bytes);
+            buffers_.emplace_back(ggml_backend_alloc_ctx_tensors_from_buft(context.get(), choose(model.specs()[i])));
+            ggml_backend_tensor_set(tensors_.back(), model.image.data() + info.extent.offset, 0, info.extent.bytes);
         }
     }
+    LoadedTensors(const DiskModel &model, ggml_backend_buffer_type_t type)
+        : LoadedTensors(model, [type](const ExpertSpec & /*spec*/) { return type; }) {}
+
     [[nodiscard]] const std::vector<ggml_tensor *> &all() const { return tensors_; }
-    [[nodiscard]] ggml_backend_buffer_t buffer() const { return buffer_.get(); }
+    [[nodiscard]] ggml_backend_buffer_t buffer() const { return buffers_.front().get(); }
 
   private:
-    ggml_context_ptr context_;
-    ggml_backend_buffer_ptr buffer_;
+    std::vector<ggml_context_ptr> contexts_;
+    std::vector<ggml_backend_buffer_ptr> buffers_;
     std::vector<ggml_tensor *> tensors_;
 };
 

@@ -160,7 +160,7 @@ TEST(Equality, OnARealFile) {
     const auto reader = open_reader(model.layout.files, {});
     ::unlink(path.c_str());
     ExpertStore store(model.layout, std::vector<uint64_t>{3}, *reader);
-    ExpertBinding binding(model.layout, store);
+    ExpertBinding binding(model.layout, store, Kernels::plain);
     const LoadedTensors in_memory(model, ggml_backend_cpu_buffer_type());
     const LoadedTensors streamed(model, expert_buffer_type());
     ASSERT_TRUE(binding.bind(streamed.all().front()));

@@ -109,13 +109,24 @@ class OpGraph {
     std::vector<ggml_tensor *> ops_;
 };
 
+// The type of buffer that stock llama.cpp has a tensor in when it repacks what it can.
+inline ggml_backend_buffer_type *stock_buffer_type(const ExpertSpec &spec, Kernels kernels) {
+    const bool repacked = kernels != Kernels::plain && spec.out % 8 == 0 &&
+                          (spec.type == GGML_TYPE_Q4_0 || spec.type == GGML_TYPE_Q4_K ||
+                           spec.type == GGML_TYPE_IQ4_NL || spec.type == GGML_TYPE_MXFP4) &&
+                          ggml_cpu_has_avx2() != 0;
+    return repacked ? repack_buffer_type() : ggml_backend_cpu_buffer_type();
+}
+
 // A model's tensors twice: in ggml's memory, and in larder's expert buffer bound to a store on a simulated disk.
 class TwoSides {
   public:
-    TwoSides(DiskModel model_on_disk, const std::vector<uint64_t> &slots)
+    TwoSides(DiskModel model_on_disk, const std::vector<uint64_t> &slots, Kernels kernels = Kernels::plain)
         : model(std::move(model_on_disk)), reader(model.image), store(model.layout, slots, reader),
-          binding(model.layout, store), stock(model, ggml_backend_cpu_buffer_type()),
-          streamed(model, expert_buffer_type()) {
+          binding(model.layout, store, kernels),
+          stock(model, [kernels](const ExpertSpec &spec) { return stock_buffer_type(spec, kernels); }),
+          streamed(model, [](const ExpertSpec & /*spec*/) { return expert_buffer_type(); }) {
+        ggml_log_set([](ggml_log_level, const char *, void *) {}, nullptr); // ggml tells of everything it repacks
         for (ggml_tensor *tensor : streamed.all()) {
             EXPECT_TRUE(binding.bind(tensor)) << tensor->name;
         }

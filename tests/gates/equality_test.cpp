@@ -72,10 +72,12 @@ size_t first_different_row(const Evaluation &a, const Evaluation &b, size_t n_vo
     return SIZE_MAX;
 }
 
-EngineOptions options_for(const std::string &model, Residency residency, uint32_t ubatch, uint32_t threads) {
+EngineOptions options_for(const std::string &model, Residency residency, uint32_t ubatch, uint32_t threads,
+                          Kernels kernels = Kernels::plain) {
     EngineOptions options;
     options.model_path = model;
     options.residency = residency;
+    options.kernels = kernels;
     options.ctx_tokens = 768;
     options.ubatch_tokens = ubatch;
     options.threads = threads;
@@ -90,13 +92,14 @@ EngineOptions options_for(const std::string &model, Residency residency, uint32_
     return options;
 }
 
-void compare_at(const std::string &model, uint32_t ubatch, uint32_t threads) {
-    SCOPED_TRACE(fmt::format("ubatch {} threads {}", ubatch, threads));
-    const auto stock = Engine::open(options_for(model, Residency::stock, ubatch, threads));
-    const auto larder = Engine::open(options_for(model, Residency::arena, ubatch, threads));
+void compare_at(const std::string &model, uint32_t ubatch, uint32_t threads, Kernels kernels = Kernels::plain,
+                const std::vector<size_t> &lengths = {1, 7, 130, 512}) {
+    SCOPED_TRACE(fmt::format("ubatch {} threads {} kernels {}", ubatch, threads, to_string(kernels)));
+    const auto stock = Engine::open(options_for(model, Residency::stock, ubatch, threads, kernels));
+    const auto larder = Engine::open(options_for(model, Residency::arena, ubatch, threads, kernels));
     ASSERT_EQ(larder->plan().arena_bytes, larder->plan().floor_bytes);
     ASSERT_LT(larder->plan().arena_bytes, larder->layout().routed_bytes / 2);
-    for (const size_t length : {1, 7, 130, 512}) {
+    for (const size_t length : lengths) {
         SCOPED_TRACE(fmt::format("prompt of {} tokens", length));
         const StoreStats before = larder->stats().store;
         const std::vector<Token> prompt = tokens_of_length(length, larder->n_vocab());
@@ -140,6 +143,30 @@ INSTANTIATE_TEST_SUITE_P(Models, Equality,
                                          ModelCase{"glm4moe_q6_k", "--arch glm4moe --quant q6_k"},
                                          ModelCase{"mixtral_q4_0", "--arch llama --quant q4_0 --experts 8 --top-k 2"},
                                          ModelCase{"olmoe_q8_0", "--arch olmoe --quant q8_0"},
+                                         ModelCase{"qwen2moe_q5_k_m", "--arch qwen2moe --quant q5_k_m"}),
+                         [](const auto &model) { return model.param.name; });
+
+// The same with every weight repacked that stock repacks: on AVX2 those of types q4_0, q4_K, iq4_nl and mxfp4.
+class EqualityOfRepacked : public Equality {};
+
+TEST_P(EqualityOfRepacked, LogitsAreStocksToTheLastBitWithACacheOfOneTokensExperts) {
+    const std::string model = make_model(scratch_, "model.gguf", GetParam().arguments);
+    compare_at(model, 1, 1, Kernels::repacked, {1, 7, 40});
+    compare_at(model, 32, 2, Kernels::repacked, {7, 130});
+    compare_at(model, 512, 2, Kernels::repacked, {7, 300});
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EqualityOfRepacked,
+                         testing::Values(ModelCase{"qwen3moe_q4_k_m", "--arch qwen3moe --quant q4_k_m"},
+                                         ModelCase{"qwen3moe_q4_0", "--arch qwen3moe --quant q4_0"},
+                                         ModelCase{"qwen3moe_q8_0", "--arch qwen3moe --quant q8_0"},
+                                         ModelCase{"qwen3moe_q2_k", "--arch qwen3moe --quant q2_k"},
+                                         ModelCase{"qwen3moe_iq4_nl", "--arch qwen3moe --quant iq4_nl"},
+                                         ModelCase{"qwen3moe_iq2_xs", "--arch qwen3moe --quant iq2_xs"},
+                                         ModelCase{"qwen35moe_q4_k_m", "--arch qwen35moe --quant q4_k_m"},
+                                         ModelCase{"gemma4_q4_0", "--arch gemma4 --quant q4_0"}, // tied embeddings
+                                         ModelCase{"gptoss_mxfp4", "--arch gpt-oss --quant mxfp4"},
+                                         ModelCase{"deepseek2_q4_k_m", "--arch deepseek2 --quant q4_k_m"},
                                          ModelCase{"qwen2moe_q5_k_m", "--arch qwen2moe --quant q5_k_m"}),
                          [](const auto &model) { return model.param.name; });
 

@@ -1,0 +1,134 @@
+// kernels_bench — prefill and decode of stock llama.cpp and larder on each path of kernels, in one process, in turns.
+//
+//   kernels_bench MODEL [--arena SIZE] [-t THREADS] [--rounds N] [--prefill TOKENS] [--decode TOKENS]
+//
+// Every round each side evaluates a prompt of other tokens (the same for all sides) and decodes after it; the first
+// round is not counted, as it reads weights. Medians are printed.
+#include "base/bytes.h"
+#include "engine/engine.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace larder {
+namespace {
+
+struct Flags {
+    std::string model;
+    std::string arena;
+    std::string only;
+    uint32_t threads = 0;
+    uint32_t rounds = 7;
+    uint32_t prefill = 512;
+    uint32_t decode = 64;
+};
+
+struct Side {
+    std::string name;
+    std::unique_ptr<Engine> engine;
+    std::unique_ptr<Session> session;
+    std::vector<double> prefill_rates;
+    std::vector<double> decode_rates;
+};
+
+double seconds_of(const auto &work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+}
+
+Side open_side(const Flags &flags, Residency residency, Kernels kernels) {
+    EngineOptions options;
+    options.model_path = flags.model;
+    options.residency = residency;
+    options.kernels = kernels;
+    options.threads = flags.threads;
+    options.ctx_tokens = flags.prefill + flags.decode + 8;
+    options.ubatch_tokens = flags.prefill;
+    if (!flags.arena.empty() && residency == Residency::arena) {
+        options.wishes.arena_bytes = parse_bytes(flags.arena, "--arena");
+    }
+    Side side{fmt::format("{} {}", residency == Residency::stock ? "stock" : "larder", to_string(kernels)),
+              Engine::open(options),
+              nullptr,
+              {},
+              {}};
+    SamplingOptions greedy;
+    greedy.temperature = 0;
+    side.session = std::make_unique<Session>(*side.engine, greedy);
+    return side;
+}
+
+void run_round(Side &side, const Flags &flags, uint32_t round) {
+    std::mt19937 random(round);
+    std::vector<Token> tokens(flags.prefill);
+    std::ranges::generate(tokens, [&] { return static_cast<Token>(random() % side.engine->n_vocab()); });
+    const double prefill_s = seconds_of([&] { side.session->prefill(tokens); });
+    const double decode_s = seconds_of([&] {
+        for (uint32_t i = 0; i < flags.decode; i++) {
+            side.session->decode(static_cast<Token>(random() % side.engine->n_vocab()));
+        }
+    });
+    if (round > 0) {
+        side.prefill_rates.push_back(flags.prefill / prefill_s);
+        side.decode_rates.push_back(flags.decode / decode_s);
+    }
+}
+
+int bench(const Flags &flags) {
+    std::vector<Side> sides;
+    for (const Kernels kernels : {Kernels::plain, Kernels::repacked, Kernels::fast}) {
+        for (const Residency residency : {Residency::stock, Residency::arena}) {
+            const bool wanted = flags.only.empty() || flags.only == to_string(kernels);
+            if (wanted && (residency == Residency::arena || kernels != Kernels::fast)) {
+                sides.push_back(open_side(flags, residency, kernels));
+            }
+        }
+    }
+    for (uint32_t round = 0; round <= flags.rounds; round++) {
+        for (Side &side : sides) {
+            run_round(side, flags, round);
+        }
+    }
+    for (const Side &side : sides) {
+        const StoreStats store = side.engine->stats().store;
+        fmt::print("{:<16} prefill {:>8.2f} tok/s  decode {:>7.2f} tok/s  {} read\n", side.name,
+                   median(side.prefill_rates), median(side.decode_rates), format_bytes(store.bytes_read));
+    }
+    return 0;
+}
+
+} // namespace
+} // namespace larder
+
+int main(int argc, char **argv) {
+    larder::Flags flags;
+    CLI::App app("Stock llama.cpp and larder on each path of kernels, in turns");
+    app.add_option("model", flags.model, "a GGUF that fits into RAM several times")->required();
+    app.add_option("--arena", flags.arena, "at most this much for experts (default: all)");
+    app.add_option("--only", flags.only, "one path: plain, repacked or fast");
+    app.add_option("-t,--threads", flags.threads, "threads");
+    app.add_option("--rounds", flags.rounds, "rounds that count");
+    app.add_option("--prefill", flags.prefill, "tokens of the prompt");
+    app.add_option("--decode", flags.decode, "tokens after it");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        return larder::bench(flags);
+    } catch (const larder::Error &error) {
+        fmt::print(stderr, "error: {}\n", error.what());
+        return larder::exit_code(error.kind());
+    }
+}

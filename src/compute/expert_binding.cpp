@@ -1,0 +1,170 @@
+// Which expert tensor is whose, and what multiplies it.
+#include "base/check.h"
+#include "compute/compute.h"
+#include "compute/expert_weights.h"
+#include "compute/interleaved.h"
+
+#include "ggml-backend.h"
+#include "ggml.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace larder {
+
+namespace {
+
+// Asks ggml what it would do with each expert tensor, once for each type of weight.
+class KernelChooser {
+  public:
+    KernelChooser(const ModelLayout &layout, Kernels kernels) : layout_(layout), kernels_(kernels) {}
+
+    // Null: the tensor stays plain, in stock llama.cpp too.
+    const RepackedKernel *operator()(const ExpertTensor &tensor) {
+        const TensorInfo &info = layout_.tensors[tensor.tensor];
+        const auto type = static_cast<ggml_type>(info.type);
+        if (kernels_ == Kernels::plain) {
+            return nullptr;
+        }
+        ggml_backend_buffer_type *stock = stock_buffer_type_of_experts(type, info.shape[0], info.shape[1],
+                                                                       tensor.n_expert, tensor.n_expert_used);
+        if (stock == nullptr) {
+            return nullptr;
+        }
+        const RepackedKernel *kernel = stock == repack_buffer_type() ? kernel_for(type) : nullptr;
+        if (kernel == nullptr || info.shape[1] % repack_rows_min != 0) {
+            throw Error(ErrorKind::engine,
+                        fmt::format("{}: llama.cpp keeps {} weights in its buffer type {} on this CPU, with a kernel "
+                                    "that larder does not have",
+                                    info.name, info.type_name, ggml_backend_buft_name(stock)),
+                        "use --kernels plain");
+        }
+        return kernel;
+    }
+
+  private:
+    const RepackedKernel *kernel_for(ggml_type type) {
+        const auto [at, added] = found_.try_emplace(type, nullptr);
+        if (added) {
+            at->second = find_repacked_kernel(type);
+        }
+        return at->second;
+    }
+
+    const ModelLayout &layout_;
+    Kernels kernels_;
+    std::map<ggml_type, const RepackedKernel *> found_;
+};
+
+} // namespace
+
+std::string_view to_string(Kernels kernels) {
+    switch (kernels) {
+    case Kernels::plain:
+        return "plain";
+    case Kernels::repacked:
+        return "repacked";
+    case Kernels::fast:
+        return "fast";
+    }
+    check_failed("a kernel path has a name", __FILE__, __LINE__);
+}
+
+void check_kernels(const ModelLayout &layout, Kernels kernels) {
+    KernelChooser choose(layout, kernels);
+    for (const ExpertTensor &tensor : layout.expert_tensors) {
+        choose(tensor);
+    }
+}
+
+class ExpertBinding::Impl {
+  public:
+    Impl(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route)
+        : layout_(layout), store_(store) {
+        scratch_.on_route = std::move(on_route);
+        uint32_t n_expert_max = 0;
+        for (const ExpertTensor &tensor : layout.expert_tensors) {
+            n_expert_max = std::max(n_expert_max, tensor.n_expert);
+        }
+        scratch_.chunks_left = std::vector<std::atomic<uint32_t>>(n_expert_max);
+        // Room for the siblings of a tensor: a group has at most 5 projections, see describe().
+        scratch_.demanded.reserve(n_expert_max);
+        scratch_.demanded_expert.reserve(n_expert_max);
+        scratch_.demanded_rows.reserve(n_expert_max);
+        scratch_.following.reserve(size_t{4} * n_expert_max);
+        weights_.reserve(layout.expert_tensors.size());
+        KernelChooser choose(layout, kernels);
+        for (const ExpertTensor &tensor : layout.expert_tensors) {
+            weights_.push_back(describe(tensor));
+            weights_.back().kernel = choose(tensor);
+            if (weights_.back().kernel != nullptr) {
+                const TensorInfo &info = layout.tensors[tensor.tensor];
+                weights_.back().repack_traits =
+                    repack_traits_of(static_cast<ggml_type>(info.type), info.shape[0], info.shape[1]);
+            }
+            weights_.back().gemm = kernels == Kernels::fast;
+        }
+    }
+
+    ExpertWeights *find(const ggml_tensor *tensor) {
+        for (ExpertWeights &weights : weights_) {
+            const TensorInfo &info = layout_.tensors[weights.tensor->tensor];
+            if (info.name == tensor->name) {
+                const bool same = info.type == tensor->type &&
+                                  std::equal(info.shape.begin(), info.shape.end(), std::begin(tensor->ne)) &&
+                                  tensor->nb[2] == weights.tensor->slice_bytes;
+                return same ? &weights : nullptr;
+            }
+        }
+        return nullptr;
+    }
+
+    [[nodiscard]] bool failed() const { return store_.failed(); }
+
+  private:
+    ExpertWeights describe(const ExpertTensor &tensor) {
+        ExpertWeights weights;
+        weights.store = &store_;
+        weights.scratch = &scratch_;
+        weights.tensor = &tensor;
+        uint32_t place = 0;
+        for (const ExpertTensor &other : layout_.expert_tensors) {
+            if (other.group != tensor.group) {
+                continue;
+            }
+            if (&other == &tensor) {
+                weights.bit = 1U << place;
+            } else {
+                weights.siblings.push_back(&other);
+            }
+            place++;
+        }
+        LARDER_CHECK(place <= 5);
+        return weights;
+    }
+
+    const ModelLayout &layout_;
+    ExpertStore &store_;
+    OpScratch scratch_;
+    std::vector<ExpertWeights> weights_;
+};
+
+ExpertBinding::ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route)
+    : impl_(std::make_unique<Impl>(layout, store, kernels, std::move(on_route))) {}
+ExpertBinding::~ExpertBinding() = default;
+
+bool ExpertBinding::bind(ggml_tensor *tensor) {
+    ExpertWeights *weights = impl_->find(tensor);
+    tensor->extra = weights;
+    return weights != nullptr;
+}
+
+bool ExpertBinding::abort_requested(void *binding) {
+    return static_cast<const ExpertBinding *>(binding)->impl_->failed();
+}
+
+} // namespace larder

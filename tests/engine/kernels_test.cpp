@@ -1,0 +1,106 @@
+// Which kernels an engine takes, and where that puts a model's resident matrices.
+#include "engine/placement.h"
+#include "engine_fixture.h"
+
+#include <ggml-cpu.h>
+#include <gmock/gmock.h>
+
+#include <regex>
+
+namespace larder::test {
+namespace {
+
+using testing::HasSubstr;
+
+bool repacks_q4() { return repack_buffer_type() != nullptr && ggml_cpu_has_avx2() != 0; }
+
+Kernels planned(const EngineOptions &options) { return plan_only(options).kernels; }
+
+TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndPlainWhereTheyDoNot) {
+    EngineOptions options = attention_model().options();
+    EXPECT_EQ(planned(options), Kernels::repacked);
+    options.wishes.arena_bytes = open_layout(options.model_path).routed_bytes / 2;
+    EXPECT_EQ(planned(options), Kernels::plain);
+}
+
+TEST(ChoiceOfKernels, IsTheUsersWhereOneIsNamed) {
+    EngineOptions options = attention_model().options();
+    for (const Kernels kernels : {Kernels::plain, Kernels::repacked, Kernels::fast}) {
+        options.kernels = kernels;
+        EXPECT_EQ(planned(options), kernels);
+        EXPECT_EQ(Engine::open(options)->kernels(), kernels);
+    }
+}
+
+TEST(ChoiceOfKernels, OfStockKnowsNoFastOnes) {
+    EngineOptions options = attention_model().options();
+    options.residency = Residency::stock;
+    options.kernels = Kernels::fast;
+    const Error error = error_of([&] { Engine::open(options); });
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_THAT(error.what(), HasSubstr("stock llama.cpp has no kernels 'fast'"));
+}
+
+// A dense model whose output head is its token embeddings: looked up plain and multiplied repacked.
+TEST(TiedEmbeddings, AreThereTwiceWhenRepackedAndGiveStocksBits) {
+    if (!repacks_q4()) {
+        GTEST_SKIP() << "ggml repacks Q4_0 from AVX2 on";
+    }
+    const SmallModel model("--arch qwen3 --quant q4_0");
+    EngineOptions options = model.options();
+    options.kernels = Kernels::plain;
+    const uint64_t plain_bytes = plan_only(options).memory.fixed.resident;
+    options.kernels = Kernels::repacked;
+    const uint64_t repacked_bytes = plan_only(options).memory.fixed.resident;
+    const uint64_t embedding_bytes = open_layout(model.path()).find("token_embd.weight")->extent.bytes;
+    EXPECT_EQ(repacked_bytes - plain_bytes, embedding_bytes);
+
+    const auto larder = Engine::open(options);
+    options.residency = Residency::stock;
+    const auto stock = Engine::open(options);
+    Session ours(*larder, greedy());
+    Session theirs(*stock, greedy());
+    const std::vector<Token> prompt = some_tokens(9, larder->n_vocab());
+    ASSERT_TRUE(ours.prefill(prompt));
+    ASSERT_TRUE(theirs.prefill(prompt));
+    EXPECT_TRUE(same_bits(logits_of(ours), logits_of(theirs)));
+}
+
+// --- pattern_of_names() ---
+
+bool matches(const std::string &pattern, const std::string &name) {
+    return std::regex_search(name, std::regex(pattern)); // as llama.cpp does
+}
+
+TEST(PatternOfNames, MatchesTheseNamesAndNoOthers) {
+    const std::vector<std::string> names = {"output.weight", "blk.0.attn_q.weight", "blk.11.attn_q.weight",
+                                            "blk.1.attn_v.weight", "blk.12.attn_v.weight"};
+    const std::vector<std::string> others = {"token_embd.weight",   "output_norm.weight",   "blk.0.attn_v.weight",
+                                             "blk.2.attn_v.weight", "blk.11.attn_v.weight", "blk.0.attn_q_norm.weight",
+                                             "blk.0.attn_q.bias",   "outputXweight",        "blk.1.attn_v.weight.x"};
+    const std::string pattern = pattern_of_names(names, others);
+    for (const std::string &name : names) {
+        EXPECT_TRUE(matches(pattern, name)) << name << " by " << pattern;
+    }
+    for (const std::string &other : others) {
+        EXPECT_FALSE(matches(pattern, other)) << other << " by " << pattern;
+    }
+}
+
+TEST(PatternOfNames, TakesCharactersThatMeanSomethingInRegularExpressions) {
+    const std::string pattern = pattern_of_names({"a.b+c(d)[e]{f}|g^h$i*j?k\\l"}, {"a.b"});
+    EXPECT_TRUE(matches(pattern, "a.b+c(d)[e]{f}|g^h$i*j?k\\l"));
+    EXPECT_FALSE(matches(pattern, "a.b"));
+}
+
+// llama.cpp compiles it for every tensor of the model.
+TEST(PatternOfNames, IsShortWhereALayersNumberIsAllThatDiffers) {
+    std::vector<std::string> names;
+    for (int layer = 0; layer < 200; layer++) {
+        names.push_back("blk." + std::to_string(layer) + ".attn_output.weight");
+    }
+    EXPECT_LT(pattern_of_names(names, {"output.weight"}).size(), 60U);
+}
+
+} // namespace
+} // namespace larder::test
