@@ -33,10 +33,8 @@ const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", Fl
                                                                      {"0", FlashAttention::off}};
 const std::map<std::string, IoBackend> io_backend_names = {
     {"auto", IoBackend::automatic}, {"io_uring", IoBackend::uring}, {"pread", IoBackend::pread}};
-const std::map<std::string, std::optional<Kernels>> kernel_names = {{"auto", std::nullopt},
-                                                                    {"plain", Kernels::plain},
-                                                                    {"repacked", Kernels::repacked},
-                                                                    {"fast", Kernels::fast}};
+const std::map<std::string, std::optional<Kernels>> kernel_names = {
+    {"auto", std::nullopt}, {"plain", Kernels::plain}, {"repacked", Kernels::repacked}, {"fast", Kernels::fast}};
 const std::map<std::string, DirectIo> direct_io_names = {
     {"auto", DirectIo::automatic}, {"required", DirectIo::required}, {"off", DirectIo::off}};
 

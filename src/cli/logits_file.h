@@ -1,5 +1,5 @@
-// logits_file.h — tokens and logits of every position in a file that one side of verify writes and another follows, where
-// logits cannot be equal to the bit: a position is an int32 token and n_vocab floats.
+// logits_file.h — tokens and logits of every position in a file that one side of verify writes and another follows,
+// where logits cannot be equal to the bit: a position is an int32 token and n_vocab floats.
 #pragma once
 
 #include "engine/engine.h"

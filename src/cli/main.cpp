@@ -34,10 +34,11 @@ int report(const CLI::ParseError &error, const CLI::App &app, const std::vector<
                    fmt::format("see larder{} --help", chosen.empty() ? "" : " " + chosen.front()->get_name())});
 }
 
-// OpenMP's threads spin for milliseconds at a barrier before they sleep. Where another program wants one of the cores, the
-// spinning thread holds it while the one it waits for stands in line, at a thousand barriers a token. Some microseconds of
-// spinning are as fast on a machine at rest, and several times as fast on a busy one. The OpenMP library reads the setting
-// before main() runs, so the program starts itself again with it; what the user has set stays.
+// OpenMP's threads spin for milliseconds at a barrier before they sleep. Where another program wants one of the cores,
+// the spinning thread holds it while the one it waits for stands in line, at a thousand barriers a token. Some
+// microseconds of spinning are as fast on a machine at rest, and several times as fast on a busy one. The OpenMP
+// library reads the setting before main() runs, so the program starts itself again with it; what the user has set
+// stays.
 void wait_for_threads_briefly(char **argv) {
     if (std::getenv("GOMP_SPINCOUNT") == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr &&
         setenv("GOMP_SPINCOUNT", "300", 1) == 0) {

@@ -64,9 +64,9 @@ struct Stock {
 
 // Of the logits of all positions against those of stock's repacked path, as parts of a position's largest logit.
 struct Errors {
-    double mean = 0;    // over positions, of the farthest logit
-    double largest = 0; // of any logit
-    size_t same_top = 0; // positions whose first token is stock's
+    double mean = 0;        // over positions, of the farthest logit
+    double largest = 0;     // of any logit
+    size_t same_top = 0;    // positions whose first token is stock's
     double stocks_mean = 0; // the same as `mean` of stock's plain path
 };
 
@@ -116,9 +116,9 @@ Errors errors_of(const VerifySide &side, const VerifySide &stock, double stocks_
 
 nlohmann::ordered_json figures_of(const nlohmann::ordered_json &figures) {
     nlohmann::ordered_json kept;
-    for (const char *name :
-         {"budget_bytes", "budget_source", "arena_bytes", "peak_rss_bytes", "vm_swap_bytes", "bytes_read", "hit_rate",
-          "expert_hits", "expert_misses", "evictions", "prompt_tok_s", "decode_tok_s", "io_backend", "direct_io", "kernels"}) {
+    for (const char *name : {"budget_bytes", "budget_source", "arena_bytes", "peak_rss_bytes", "vm_swap_bytes",
+                             "bytes_read", "hit_rate", "expert_hits", "expert_misses", "evictions", "prompt_tok_s",
+                             "decode_tok_s", "io_backend", "direct_io", "kernels"}) {
         kept[name] = figures.at(name);
     }
     return kept;
@@ -259,11 +259,12 @@ std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<std:
         row.errors = errors_of(row.side, repacked.side, stocks_mean);
         row.passed = row.side.rows.size() == repacked.side.rows.size() &&
                      row.errors->mean <= error_bound * row.errors->stocks_mean;
-        print_line(row.ram, row.side.figures,
-                   fmt::format("{}: off by {:.1e} on average (stock's two paths by {:.1e}), {:.1e} at most; first token "
-                               "the same in {} of {} positions",
-                               row.passed ? "close" : "TOO FAR", row.errors->mean, stocks_mean, row.errors->largest,
-                               row.errors->same_top, repacked.side.rows.size()));
+        print_line(
+            row.ram, row.side.figures,
+            fmt::format("{}: off by {:.1e} on average (stock's two paths by {:.1e}), {:.1e} at most; first token "
+                        "the same in {} of {} positions",
+                        row.passed ? "close" : "TOO FAR", row.errors->mean, stocks_mean, row.errors->largest,
+                        row.errors->same_top, repacked.side.rows.size()));
         rows.push_back(std::move(row));
     }
     return rows;
@@ -271,10 +272,9 @@ std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<std:
 
 void throw_if_different(const Row &row) {
     if (row.difference) {
-        throw Error(
-            ErrorKind::differs,
-            fmt::format("{}: logits differ from stock llama.cpp from position {} on", row.ram, *row.difference),
-            "this is a bug; please report it with the model's name and the flags");
+        throw Error(ErrorKind::differs,
+                    fmt::format("{}: logits differ from stock llama.cpp from position {} on", row.ram, *row.difference),
+                    "this is a bug; please report it with the model's name and the flags");
     }
     if (!row.passed) {
         throw Error(ErrorKind::differs,

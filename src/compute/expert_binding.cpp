@@ -30,8 +30,8 @@ class KernelChooser {
         if (kernels_ == Kernels::plain) {
             return nullptr;
         }
-        ggml_backend_buffer_type *stock = stock_buffer_type_of_experts(type, info.shape[0], info.shape[1],
-                                                                       tensor.n_expert, tensor.n_expert_used);
+        ggml_backend_buffer_type *stock =
+            stock_buffer_type_of_experts(type, info.shape[0], info.shape[1], tensor.n_expert, tensor.n_expert_used);
         if (stock == nullptr) {
             return nullptr;
         }

@@ -19,7 +19,7 @@ struct OpScratch {
     std::vector<uint32_t> demanded_expert; // the expert of demanded[i]
     std::vector<uint32_t> demanded_rows;   // how many tokens go through it
     std::atomic<uint32_t> next_chunk{0};
-    std::atomic<int> threads_left{0}; // that are still in the op; the last one ends the batch
+    std::atomic<int> threads_left{0};               // that are still in the op; the last one ends the batch
     std::vector<std::atomic<uint32_t>> chunks_left; // by position in which slices became ready
     // Which expert tensors of the current MoE block have run since the block began: the first one to run announces the
     // slices of the others. A block begins when its group changes or a tensor comes up again.
@@ -33,7 +33,7 @@ struct ExpertWeights {
     ExpertStore *store = nullptr;
     OpScratch *scratch = nullptr;
     const ExpertTensor *tensor = nullptr;
-    const RepackedKernel *kernel = nullptr;     // null: the weights stay as they are in the file
+    const RepackedKernel *kernel = nullptr; // null: the weights stay as they are in the file
     void *repack_traits = nullptr;
     bool gemm = false;                          // where there is a kernel: gemm for groups of four rows
     uint32_t bit = 0;                           // of `seen`

@@ -38,11 +38,12 @@ ggml_backend_buffer_type *stock_buffer_type_of_experts(ggml_type type, int64_t i
 // all there are, in less than a millisecond; null if none is.
 const RepackedKernel *find_repacked_kernel(ggml_type type);
 
-// ggml's traits of a repacked matrix of this shape: its layout, and who runs its MUL_MAT. Null if ggml does not repack it.
+// ggml's traits of a repacked matrix of this shape: its layout, and who runs its MUL_MAT. Null if ggml does not repack
+// it.
 void *repack_traits_of(ggml_type type, int64_t in, int64_t rows);
 
-// Repacks `rows` plain rows of `in` weights from `plain` into `into`, which is part of a matrix with these traits. Whole
-// groups only; a multiple of repack_rows_min is one in every layout. Any thread.
+// Repacks `rows` plain rows of `in` weights from `plain` into `into`, which is part of a matrix with these traits.
+// Whole groups only; a multiple of repack_rows_min is one in every layout. Any thread.
 void repack_rows(void *traits, ggml_type type, int64_t in, int64_t rows, const char *plain, char *into);
 
 } // namespace larder

@@ -31,9 +31,7 @@ class OpView {
 
     // All tokens share a row of src1, or each of their uses has its own. Rows are numbered token after token.
     [[nodiscard]] int64_t input_rows() const { return input_->ne[1] * input_->ne[2]; }
-    [[nodiscard]] int64_t input_row_of(RowUse use) const {
-        return use.k % input_->ne[1] + use.token * input_->ne[1];
-    }
+    [[nodiscard]] int64_t input_row_of(RowUse use) const { return use.k % input_->ne[1] + use.token * input_->ne[1]; }
     [[nodiscard]] const char *input(int64_t row) const {
         return static_cast<const char *>(input_->data) + static_cast<size_t>(row % input_->ne[1]) * input_->nb[1] +
                static_cast<size_t>(row / input_->ne[1]) * input_->nb[2];

@@ -12,8 +12,8 @@ namespace {
 
 // 16 rows of 2048 Q4_K weights are 18 KiB: they stay in the L1 cache while all uses pass over them.
 constexpr int64_t block_rows = 16;
-constexpr size_t gemm_rows = 4;           // activation rows that gemm takes at a time
-constexpr size_t gemm_uses_max = 64;      // that one call of gemm gets
+constexpr size_t gemm_rows = 4;      // activation rows that gemm takes at a time
+constexpr size_t gemm_uses_max = 64; // that one call of gemm gets
 
 } // namespace
 

@@ -8,8 +8,8 @@
 // In each, a block of rows stays in the L1 cache while all uses pass over it.
 #pragma once
 
-#include "compute/op_view.h"
 #include "compute/interleaved.h"
+#include "compute/op_view.h"
 #include "store/store.h"
 
 #include <cstddef>

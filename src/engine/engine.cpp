@@ -150,8 +150,7 @@ void Engine::Impl::open_stock() {
     if (kernels == Kernels::fast) {
         throw Error(ErrorKind::usage, "stock llama.cpp has no kernels 'fast'", "use plain or repacked");
     }
-    model.reset(
-        llama_model_load_from_file(options.model_path.c_str(), model_params(kernels == Kernels::repacked)));
+    model.reset(llama_model_load_from_file(options.model_path.c_str(), model_params(kernels == Kernels::repacked)));
     if (model == nullptr) {
         throw Error(ErrorKind::model,
                     fmt::format("{}: llama.cpp cannot load the model: {}", options.model_path, take_llama_errors()));

@@ -122,7 +122,7 @@ class Engine {
 
     [[nodiscard]] const ModelLayout &layout() const;
     [[nodiscard]] const MemoryPlan &plan() const; // all zero with Residency::stock
-    [[nodiscard]] Kernels kernels() const; // those in use
+    [[nodiscard]] Kernels kernels() const;        // those in use
     [[nodiscard]] const ReaderInfo &reader_info() const;
     [[nodiscard]] uint32_t ctx_tokens() const;
     [[nodiscard]] uint32_t threads() const;

@@ -43,8 +43,8 @@ uint64_t work_bytes(const ModelLayout &layout, const EngineOptions &resolved) {
 uint64_t repack_bytes(const ModelLayout &layout) {
     uint64_t row_bytes_max = 0;
     for (const TensorInfo &tensor : layout.tensors) {
-        row_bytes_max = std::max<uint64_t>(
-            row_bytes_max, ggml_row_size(static_cast<ggml_type>(tensor.type), tensor.shape[0]));
+        row_bytes_max =
+            std::max<uint64_t>(row_bytes_max, ggml_row_size(static_cast<ggml_type>(tensor.type), tensor.shape[0]));
     }
     return 16 * row_bytes_max;
 }
@@ -107,7 +107,8 @@ Measurement measure(const ModelLayout &layout, const EngineOptions &resolved, Ke
     }
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
     fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +
-                     threads * thread_bytes + n_vocab * candidate_bytes + uint64_t{resolved.ctx_tokens} * text_bytes_per_token * tokenise_bytes;
+                     threads * thread_bytes + n_vocab * candidate_bytes +
+                     uint64_t{resolved.ctx_tokens} * text_bytes_per_token * tokenise_bytes;
     return measured;
 }
 

@@ -65,7 +65,7 @@ EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
 llama_model_params model_params(bool repack) {
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = 0;
-    params.use_extra_bufts = repack; // repacked weights give other last bits
+    params.use_extra_bufts = repack;        // repacked weights give other last bits
     params.lazy_mode = LLAMA_LAZY_MODE_OFF; // it maps the file
     return params;
 }

@@ -61,10 +61,11 @@ std::map<std::string, std::set<Place>> places_of(const llama_model *model) {
             continue;
         }
         if (place != repack_buffer_type() && !ggml_backend_buft_is_host(place)) {
-            throw Error(ErrorKind::engine,
-                        fmt::format("{}: llama.cpp keeps it in its buffer type {} on this CPU, which larder cannot fill",
-                                    name, ggml_backend_buft_name(place)),
-                        "use --kernels plain");
+            throw Error(
+                ErrorKind::engine,
+                fmt::format("{}: llama.cpp keeps it in its buffer type {} on this CPU, which larder cannot fill", name,
+                            ggml_backend_buft_name(place)),
+                "use --kernels plain");
         }
         places[name].insert(place);
     }
@@ -88,7 +89,7 @@ std::string pattern_of_names(const std::vector<std::string> &names, const std::v
     std::set<std::string> alternatives;
     for (const auto &[frame, of_frame] : numbers) {
         const bool numbered = !of_frame.begin()->empty();
-        const std::string number = !numbered                  ? ""
+        const std::string number = !numbered                   ? ""
                                    : ambiguous.contains(frame) ? "(?:" + joined(of_frame) + ")"
                                                                : "[0-9]+";
         alternatives.insert(escaped(frame.first) + number + escaped(frame.second));

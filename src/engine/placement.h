@@ -33,8 +33,8 @@ class Placement {
     std::vector<llama_model_tensor_buft_override> overrides_;
 };
 
-// A regular expression for exactly these names, short where they differ in the layer's number only: llama.cpp compiles it
-// anew for every tensor. Those of `others` it must not match.
+// A regular expression for exactly these names, short where they differ in the layer's number only: llama.cpp compiles
+// it anew for every tensor. Those of `others` it must not match.
 std::string pattern_of_names(const std::vector<std::string> &names, const std::vector<std::string> &others);
 
 } // namespace larder

@@ -56,8 +56,8 @@ TEST_F(Verify, ComparesEachBudgetWithStockOnItsPathOfKernels) {
 
 TEST_F(Verify, StatesTheErrorOfKernelsWithoutATwin) {
     const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
-    const Finished result = larder({"verify", "-m", model, "--kernels", "fast", "--ram", "200M", "-n", "4", "--out",
-                                    scratch_ / "ab-test.json"});
+    const Finished result = larder(
+        {"verify", "-m", model, "--kernels", "fast", "--ram", "200M", "-n", "4", "--out", scratch_ / "ab-test.json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.out, HasSubstr("close: off by"));
     const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));

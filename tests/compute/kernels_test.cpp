@@ -81,8 +81,7 @@ TEST(RepackedKernels, AreFoundForEveryTypeThatStockRepacks) {
         if (ggml_blck_size(type) == 0 || ggml_get_type_traits_cpu(type)->vec_dot == nullptr) {
             continue; // a type that was removed
         }
-        const bool repacked =
-            stock_buffer_type_of_experts(type, 512, 64, experts, top_k) == repack_buffer_type();
+        const bool repacked = stock_buffer_type_of_experts(type, 512, 64, experts, top_k) == repack_buffer_type();
         EXPECT_EQ(find_repacked_kernel(type) != nullptr, repacked) << ggml_type_name(type);
         found += repacked ? 1 : 0;
     }
