@@ -132,6 +132,7 @@ DiskReport probe_disk(const DiskProbe &wanted) {
     check(aligned, cache.file_bytes());
     aligned.reader.depth = std::max(wanted.reader.depth, *std::ranges::max_element(wanted.depths));
     const std::unique_ptr<Reader> reader = open_reader(wanted.paths, aligned.reader);
+    cache.write_back();
     DiskReport report;
     report.reader = reader->info();
     bool cache_was_filled = false;

@@ -38,10 +38,16 @@ PageCache::PageCache(const std::vector<std::string> &paths) {
     }
 }
 
+void PageCache::write_back() const {
+    for (const UniqueFd &fd : fds_) {
+        (void)::fdatasync(fd.get()); // not every file system has something to write
+    }
+}
+
 void PageCache::drop() const {
+    write_back(); // such pages would stay
     for (const UniqueFd &fd : fds_) {
         // Only advice: what stays is counted.
-        (void)::fdatasync(fd.get()); // pages that have yet to be written would stay
         (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
     }
 }

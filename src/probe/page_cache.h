@@ -15,6 +15,8 @@ class PageCache {
     // Throws Error(io) if one cannot be opened.
     explicit PageCache(const std::vector<std::string> &paths);
 
+    // Writes what has yet to be written, so that no measurement waits for that.
+    void write_back() const;
     void drop() const;
     // Bytes in whole pages; absent where the kernel does not tell.
     [[nodiscard]] std::optional<uint64_t> cached_bytes(uint32_t file, uint64_t offset, uint64_t bytes) const;
