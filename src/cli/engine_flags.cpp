@@ -14,7 +14,7 @@ namespace larder {
 
 namespace {
 
-constexpr std::array<std::pair<const char *, const char *>, 8> long_names = {{
+constexpr std::array<std::pair<const char *, const char *>, 9> long_names = {{
     {"-no-cnv", "--raw"},
     {"-ub", "--ubatch-size"},
     {"-tb", "--threads-batch"},
@@ -23,6 +23,7 @@ constexpr std::array<std::pair<const char *, const char *>, 8> long_names = {{
     {"-ctv", "--cache-type-v"},
     {"-sys", "--system-prompt"},
     {"-dio", "--direct-io"},
+    {"-pg", "--n-prompt-gen"},
 }};
 
 const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", FlashAttention::automatic},
