@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,10 @@ ChildProcess::ChildProcess(const std::vector<std::string> &arguments) {
         throw Error::from_errno(errno, "cannot start another process");
     }
     if (pid_ == 0) {
+        sigset_t none; // what a thread of ours blocks to handle it is the child's to die of
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, nullptr);
+        prctl(PR_SET_PDEATHSIG, SIGTERM); // it has nobody to work for without us
         dup2(input.get(), STDOUT_FILENO);
         execv("/proc/self/exe", argv.data());
         _exit(127);
@@ -62,6 +67,12 @@ bool ChildProcess::read_line(std::string &line) {
             return false;
         }
         pending_.append(buffer.data(), static_cast<size_t>(n));
+    }
+}
+
+void ChildProcess::terminate() const {
+    if (pid_ > 0) {
+        kill(pid_, SIGTERM);
     }
 }
 

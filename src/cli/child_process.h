@@ -14,12 +14,14 @@ class ChildProcess {
   public:
     // Starts this very program with `arguments`. Its standard error is ours. Throws Error(io).
     explicit ChildProcess(const std::vector<std::string> &arguments);
-    ~ChildProcess(); // ends it if it still runs
+    ~ChildProcess(); // ends it if it still runs; so does our own end, however it comes
     ChildProcess(const ChildProcess &) = delete;
     ChildProcess &operator=(const ChildProcess &) = delete;
 
     // The next line of its output without the newline; false at the end.
     bool read_line(std::string &line);
+    // Asks it to end. Any thread, while no other one is in wait().
+    void terminate() const;
     // Waits for its end. Its exit code, or 128 + the signal that killed it.
     int wait();
 

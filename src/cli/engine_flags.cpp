@@ -15,7 +15,7 @@ namespace larder {
 
 namespace {
 
-constexpr std::array<std::pair<const char *, const char *>, 8> long_names = {{
+constexpr std::array<std::pair<const char *, const char *>, 9> long_names = {{
     {"-no-cnv", "--raw"},
     {"-ub", "--ubatch-size"},
     {"-tb", "--threads-batch"},
@@ -24,6 +24,7 @@ constexpr std::array<std::pair<const char *, const char *>, 8> long_names = {{
     {"-ctv", "--cache-type-v"},
     {"-sys", "--system-prompt"},
     {"-dio", "--direct-io"},
+    {"-pg", "--n-prompt-gen"},
 }};
 
 const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", FlashAttention::automatic},
@@ -47,6 +48,25 @@ template <typename Value> std::vector<std::string> names_of(const std::map<std::
 }
 
 } // namespace
+
+void add_reader_flags(CLI::App &command, std::string &io_backend, std::string &direct_io) {
+    const std::string group = "Computing and reading";
+    command.add_option("--io", io_backend, "how experts are read: auto, io_uring or pread")
+        ->check(CLI::IsMember(names_of(io_backend_names)))
+        ->capture_default_str()
+        ->group(group);
+    command.add_option("--direct-io", direct_io, "past the page cache (O_DIRECT): auto, required or off")
+        ->check(CLI::IsMember(names_of(direct_io_names)))
+        ->capture_default_str()
+        ->group(group);
+}
+
+ReaderOptions reader_options(const std::string &io_backend, const std::string &direct_io) {
+    ReaderOptions options;
+    options.backend = io_backend_names.at(io_backend);
+    options.direct = direct_io_names.at(direct_io);
+    return options;
+}
 
 void add_engine_flags(CLI::App &command, EngineFlags &flags) {
     EngineOptions &options = flags.options;
@@ -87,14 +107,7 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
         ->check(CLI::IsMember(names_of(kernel_names)))
         ->capture_default_str()
         ->group(computing);
-    command.add_option("--io", flags.io_backend, "how experts are read: auto, io_uring or pread")
-        ->check(CLI::IsMember(names_of(io_backend_names)))
-        ->capture_default_str()
-        ->group(computing);
-    command.add_option("--direct-io", flags.direct_io, "past the page cache (O_DIRECT): auto, required or off")
-        ->check(CLI::IsMember(names_of(direct_io_names)))
-        ->capture_default_str()
-        ->group(computing);
+    add_reader_flags(command, flags.io_backend, flags.direct_io);
     command.add_flag("-v,--verbose", options.verbose, "show llama.cpp's log")->group(computing);
 }
 
@@ -104,8 +117,7 @@ EngineOptions engine_options(const EngineFlags &flags, const std::string &ram) {
     options.threads_batch = static_cast<uint32_t>(std::max(0, flags.threads_batch));
     options.flash_attention = flash_attention_names.at(flags.flash_attention);
     options.kernels = kernel_names.at(flags.kernels);
-    options.reader.backend = io_backend_names.at(flags.io_backend);
-    options.reader.direct = direct_io_names.at(flags.direct_io);
+    options.reader = reader_options(flags.io_backend, flags.direct_io);
     if (!ram.empty()) {
         options.wishes.budget_bytes = parse_bytes(ram, "--ram");
         if (*options.wishes.budget_bytes < MiB) {

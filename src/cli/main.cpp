@@ -64,6 +64,8 @@ int main(int argc, char **argv) {
     larder::add_run(app, body);
     larder::add_inspect(app, body);
     larder::add_verify(app, body);
+    larder::add_probe(app, body);
+    larder::add_bench(app, body);
 
     larder::fill_standard_streams();
     std::vector<std::string> arguments;

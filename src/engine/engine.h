@@ -179,6 +179,10 @@ class Session {
     bool prefill(std::span<const Token> tokens);
     // Evaluates one more token. False if stopped.
     bool decode(Token token);
+    // Takes back the last `n` tokens, as if they had not been evaluated; there are no logits then until the next call.
+    // What the sampler remembers stays.
+    // False, and nothing has changed, where the model cannot forget a token (recurrent state) or none would be left.
+    bool rewind(uint32_t n);
     // Chooses the next token from the latest logits.
     Token sample();
 

@@ -132,6 +132,19 @@ class Session::Impl {
         return true;
     }
 
+    bool rewind(uint32_t n) {
+        if (n >= cached_.size()) {
+            return false;
+        }
+        const size_t keep = cached_.size() - n;
+        // Recurrent state refuses before anything is changed.
+        if (!llama_memory_seq_rm(llama_get_memory(engine_.context.get()), 0, static_cast<llama_pos>(keep), -1)) {
+            return false;
+        }
+        cached_.resize(keep);
+        return true;
+    }
+
     Token sample() {
         const Token token = choose();
         if (first_token_pending_) {
@@ -233,6 +246,7 @@ Session::~Session() = default;
 
 bool Session::prefill(std::span<const Token> tokens) { return impl_->prefill(tokens, on_batch); }
 bool Session::decode(Token token) { return impl_->decode(token); }
+bool Session::rewind(uint32_t n) { return impl_->rewind(n); }
 Token Session::sample() { return impl_->sample(); }
 uint32_t Session::n_token() const { return impl_->n_token(); }
 std::span<const float> Session::logits(uint32_t i) const { return impl_->logits(i); }

@@ -126,6 +126,49 @@ TEST_F(Sessions, RefuseAPromptLongerThanTheContextAndAnEmptyOne) {
     EXPECT_TRUE(session.decode(1));
 }
 
+TEST_F(Sessions, ComputeTheSameAgainAfterATokenWasTakenBackAndReadNothingForIt) {
+    Session session(*engine_, greedy());
+    ASSERT_TRUE(session.prefill(prompt_));
+    const Token next = session.sample();
+    ASSERT_TRUE(session.decode(next));
+    const std::vector<float> logits = logits_of(session);
+    const StoreStats before = engine_->stats().store;
+    ASSERT_TRUE(session.rewind(1));
+    EXPECT_EQ(session.n_token(), 12U);
+    ASSERT_TRUE(session.decode(next));
+    EXPECT_EQ(session.n_token(), 13U);
+    EXPECT_TRUE(same_bits(logits, logits_of(session)));
+    EXPECT_EQ(engine_->stats().store.bytes_read, before.bytes_read);
+    EXPECT_EQ(engine_->stats().store.expert_misses, before.expert_misses);
+    EXPECT_GT(engine_->stats().store.expert_hits, before.expert_hits);
+}
+
+TEST_F(Sessions, GoOnDifferentlyAfterTokensWereTakenBack) {
+    Session session(*engine_, greedy());
+    ASSERT_TRUE(session.prefill(prompt_));
+    ASSERT_TRUE(session.rewind(3));
+    EXPECT_EQ(session.n_token(), 9U);
+    std::vector<Token> other(prompt_.begin(), prompt_.begin() + 9);
+    other.push_back(prompt_[9] + 1);
+    ASSERT_TRUE(session.decode(other.back()));
+    EXPECT_TRUE(same_bits(logits_of(session), fresh_logits(*attention_model().open(), other)));
+}
+
+TEST_F(Sessions, TakeBackNothingWhereNothingWouldBeLeftOrTheModelIsRecurrent) {
+    Session session(*engine_, greedy());
+    ASSERT_TRUE(session.prefill(prompt_));
+    EXPECT_FALSE(session.rewind(12));
+    EXPECT_EQ(session.n_token(), 12U);
+
+    const auto recurrent = recurrent_model().open();
+    Session unforgetting(*recurrent, greedy());
+    ASSERT_TRUE(unforgetting.prefill(std::span(prompt_).first(11)));
+    EXPECT_FALSE(unforgetting.rewind(1));
+    EXPECT_EQ(unforgetting.n_token(), 11U);
+    ASSERT_TRUE(unforgetting.decode(prompt_[11])) << "it goes on as if nothing had been asked";
+    EXPECT_TRUE(same_bits(logits_of(unforgetting), fresh_logits(*recurrent_model().open(), prompt_)));
+}
+
 // --- sampling ---
 
 std::vector<Token> sampled(Engine &engine, const std::vector<Token> &prompt, const SamplingOptions &sampling) {

@@ -1,0 +1,36 @@
+// windows.h — the places a measurement reads: the whole windows of one size in some files, numbered (private to probe).
+//
+// Random order is a permutation, computed and not stored: a window comes back only when all others have been.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace larder {
+
+struct WindowPlace {
+    uint32_t file = 0;
+    uint64_t offset = 0;
+};
+
+class Windows {
+  public:
+    // A window begins at each multiple of `window_bytes` in each file and never reaches past its end.
+    Windows(const std::vector<uint64_t> &file_bytes, uint64_t window_bytes, uint64_t seed);
+
+    [[nodiscard]] uint64_t count() const { return count_; }
+    // The i-th in file order, or in random order; i below count().
+    [[nodiscard]] WindowPlace sequential(uint64_t i) const;
+    [[nodiscard]] WindowPlace random(uint64_t i) const { return sequential(permuted(i)); }
+
+  private:
+    [[nodiscard]] uint64_t permuted(uint64_t i) const;
+
+    std::vector<uint64_t> first_; // number of each file's first window, and at the end count()
+    uint64_t window_bytes_;
+    uint64_t count_ = 0;
+    uint32_t half_bits_ = 1; // 2^(2 half_bits_) >= count_
+    uint64_t seed_;
+};
+
+} // namespace larder
