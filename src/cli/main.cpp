@@ -64,6 +64,7 @@ int main(int argc, char **argv) {
     larder::add_run(app, body);
     larder::add_inspect(app, body);
     larder::add_verify(app, body);
+    larder::add_simulate(app, body);
 
     larder::fill_standard_streams();
     std::vector<std::string> arguments;
