@@ -144,6 +144,7 @@ TEST(Residency, APrefillThatStreamsPastLeavesWhatDecodingUses) {
     const std::vector<uint32_t> rows(8, 16);
     for (uint32_t layer = 0; layer < 4; ++layer) {
         store.run(store.slices(layer, up, all), {}, true, {rows, 64});
+        store.run(store.slices(layer, gate, all));
     }
     EXPECT_TRUE(store.resident(decoding));
     store.disk.forget_requests();
