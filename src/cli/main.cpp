@@ -66,6 +66,7 @@ int main(int argc, char **argv) {
     larder::add_verify(app, body);
     larder::add_probe(app, body);
     larder::add_bench(app, body);
+    larder::add_simulate(app, body);
 
     larder::fill_standard_streams();
     std::vector<std::string> arguments;

@@ -103,8 +103,10 @@ Error arena_too_small(uint64_t arena, uint64_t floor) {
             fmt::format("use --arena {}K or more", align_up(floor, KiB) / KiB)};
 }
 
-// Hands out `bytes` in slots above those in `slots`: to each class that is not full in proportion to its total bytes,
-// and again what a class could not use because it became full. Returns what is left.
+// Hands out `bytes` in slots above those in `slots`: to each class that is not full in proportion to the bytes a token
+// demands of it, and again what a class could not use because it became full. Returns what is left. So classes whose
+// layers use equal shares of their experts are cached to equal shares, which is right: an expert is a hit only with all
+// its slices. Slices of layers that use fewer of theirs are each worth less. (docs/replacement.md has the replay.)
 uint64_t share_out(const std::vector<SizeClass> &classes, uint64_t bytes, std::vector<uint64_t> &slots) {
     bool again = true;
     while (again) {
@@ -112,8 +114,11 @@ uint64_t share_out(const std::vector<SizeClass> &classes, uint64_t bytes, std::v
         uint64_t weights = 0;
         for (size_t i = 0; i < classes.size(); i++) {
             if (slots[i] < classes[i].n_slices) {
-                weights += classes[i].n_slices * classes[i].slot_bytes;
+                weights += classes[i].n_slices_per_token * classes[i].slot_bytes;
             }
+        }
+        if (weights == 0) {
+            break; // all are full, or nothing asks for them
         }
         const uint64_t whole = bytes;
         for (size_t i = 0; i < classes.size(); i++) {
@@ -123,7 +128,7 @@ uint64_t share_out(const std::vector<SizeClass> &classes, uint64_t bytes, std::v
                 continue;
             }
             // 128 bits: both factors may be terabytes.
-            const auto weight = static_cast<unsigned __int128>(size_class.n_slices) * size_class.slot_bytes;
+            const auto weight = static_cast<unsigned __int128>(size_class.n_slices_per_token) * size_class.slot_bytes;
             const auto share = static_cast<uint64_t>(weight * whole / weights);
             const uint64_t given = std::min(share / size_class.slot_bytes, missing);
             slots[i] += given;

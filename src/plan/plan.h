@@ -7,7 +7,8 @@
 // with the smallest budget that works when the arena would be below the floor.
 //
 // The floor is one token's experts: a cache that holds less evicts every expert before its next use, so that nothing is
-// ever hit. Each size class has at least the slots one token touches in it.
+// ever hit. Each size class has at least the slots one token touches in it, and of the rest of the arena a share in
+// proportion to the bytes one token touches in it, until it is full.
 //
 // Units: bytes, and slots where it says so.
 #pragma once

@@ -81,8 +81,8 @@ class ExpertStore {
     // other expert tensors of the layer, not yet needed: they are read too if the slots of their size class hold the
     // whole layer's demand at once, after `demanded` and never in the place of it. Pass them on a layer's first op
     // only: then the accesses are counted as hits or misses, and `rows` tells eviction what the layer's experts are
-    // worth; on later ops it is not looked at. `following` is grouped like `demanded`: the slices of
-    // the expert demanded[i] are following[i], following[i + n], ... with n = demanded.size().
+    // worth; on later ops it is not looked at. `following` is grouped like `demanded`: the slices of the expert
+    // demanded[i] are following[i], following[i + n], ... with n = demanded.size().
     void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer,
                const TokenRows &rows = {});
 

@@ -129,7 +129,17 @@ TEST(Plan, AccountsForEveryByteOfTheBudget) {
     EXPECT_LT(plan.spare_bytes, 860160U + 4096U); // less than a slot
 }
 
-TEST(Plan, SharesTheArenaInProportionToTheBytesOfTheClasses) {
+TEST(Plan, SharesTheArenaInProportionToWhatATokenDemandsOfTheClasses) {
+    // As many slices in both, but the layers of the second use a quarter as many of theirs.
+    ModelLayout layout;
+    layout.size_classes = {size_class(8192, 4000, 160), size_class(12288, 4000, 40)};
+    const uint64_t arena = 1000 * 8192 + 250 * 12288;
+    const MemoryPlan plan = make_plan(layout, {}, big_machine, ram_and_reserve(arena, 0));
+    expect_sound(layout, plan);
+    EXPECT_EQ(plan.slots, (std::vector<uint64_t>{1000, 250}));
+}
+
+TEST(Plan, CachesEqualSharesOfClassesThatAreUsedAlike) {
     const ModelLayout layout = two_classes();
     const MemoryPlan plan = plan_with(layout, some_fixed(), 8 * GiB);
     const double first = static_cast<double>(plan.slots[0]) / static_cast<double>(layout.size_classes[0].n_slices);
