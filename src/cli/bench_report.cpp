@@ -31,12 +31,13 @@ uint64_t n_slot(const Json &figures) {
 
 // --- the table ---
 
-constexpr std::array<std::pair<const char *, int>, 17> columns = {{{"model", 26},
+constexpr std::array<std::pair<const char *, int>, 18> columns = {{{"model", 26},
                                                                    {"size", 10},
                                                                    {"arch", 10},
                                                                    {"budget", 10},
                                                                    {"arena", 10},
                                                                    {"slots", 7},
+                                                                   {"kernels", 8},
                                                                    {"test", 13},
                                                                    {"tok/s", 17},
                                                                    {"hit rate", 8},
@@ -84,14 +85,15 @@ std::string table_row(const BenchSetting &setting, const BenchRow &row) {
     std::vector<std::string> cells = {setting.model_name, format_bytes(setting.model_bytes), setting.architecture,
                                       budget};
     if (failed) {
-        cells.insert(cells.end(), {"-", "-", row.test.name(), row.error});
+        cells.insert(cells.end(), {"-", "-", "-", row.test.name(), row.error});
         cells.resize(columns.size());
         return table_line(cells);
     }
     const bool arena = !row.stock;
     cells.insert(cells.end(),
                  {arena ? bytes("arena_bytes") : "-", arena ? std::to_string(n_slot(row.figures)) : "-",
-                  row.test.name(), fmt::format("{:.2f} ± {:.2f}", figures.tok_s, figures.tok_s_stddev),
+                  row.figures.at("kernels").get<std::string>(), row.test.name(),
+                  fmt::format("{:.2f} ± {:.2f}", figures.tok_s, figures.tok_s_stddev),
                   number(figures.hit_rate, " %", 100), format_bytes(static_cast<uint64_t>(figures.bytes_read_token)),
                   number(figures.stall_ms_token, " ms"), number(figures.t_io_ms, " ms"),
                   number(figures.t_cpu_ms, " ms"), number(figures.limit_tok_s, ""), number(figures.serial_tok_s, ""),
@@ -185,6 +187,7 @@ Json row_json(const BenchSetting &setting, const BenchRow &row) {
             {"n_prompt", row.test.n_prompt},
             {"n_gen", row.test.n_gen},
             {"n_depth", row.test.depth},
+            {"kernels", known("kernels")},
             {"threads", known("threads")},
             {"ctx_tokens", known("ctx_tokens")},
             {"batch_tokens", setting.batch_tokens},

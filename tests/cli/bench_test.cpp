@@ -62,7 +62,7 @@ void expect_measured(const json &row) {
 }
 
 TEST_F(Bench, MeasuresEveryTestUnderEveryBudget) {
-    const json rows = rows_of(model(), {"--ram", "70M,200M", "-p", "16", "-n", "8"});
+    const json rows = rows_of(model(), {"--ram", "70M,200M", "-p", "16", "-n", "8", "--kernels", "plain"});
     ASSERT_EQ(rows.size(), 4U);
     EXPECT_EQ(rows[0].at("test"), "pp16");
     EXPECT_EQ(rows[1].at("test"), "tg8");
@@ -72,6 +72,7 @@ TEST_F(Bench, MeasuresEveryTestUnderEveryBudget) {
         EXPECT_EQ(row.at("residency"), "arena");
         EXPECT_EQ(row.at("start"), "warm");
         EXPECT_EQ(row.at("threads"), 1);
+        EXPECT_EQ(row.at("kernels"), "plain");
         EXPECT_GE(row.at("hit_rate"), 0);
         EXPECT_LE(row.at("hit_rate"), 1);
         EXPECT_GE(row.at("stall_ms_per_token"), 0);
@@ -187,7 +188,7 @@ TEST_F(Bench, WritesTheSameRowsInEveryFormat) {
     const std::vector<std::string> table = lines("md");
     ASSERT_GE(table.size(), 4U);
     for (size_t i = 0; i < 4; i++) {
-        EXPECT_EQ(std::count(table[i].begin(), table[i].end(), '|'), 18) << table[i];
+        EXPECT_EQ(std::count(table[i].begin(), table[i].end(), '|'), 19) << table[i];
     }
     EXPECT_THAT(table[0], HasSubstr("of limit"));
     EXPECT_THAT(table[3], HasSubstr(" ± "));
