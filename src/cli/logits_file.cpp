@@ -9,30 +9,43 @@ namespace larder {
 
 namespace {
 
-FileHandle open_file(const std::string &path, const char *mode) {
-    FileHandle file(path.empty() ? nullptr : std::fopen(path.c_str(), mode));
-    if (file == nullptr && !path.empty()) {
+void check_open(bool open, const std::string &path) {
+    if (!open && !path.empty()) {
         throw Error::from_errno(errno, path);
     }
-    return file;
 }
 
 } // namespace
 
-LogitsWriter::LogitsWriter(const std::string &path) : file_(open_file(path, "wb")) {}
+LogitsWriter::LogitsWriter(const std::string &path) {
+    if (!path.empty()) {
+        file_.open(path, std::ios::binary);
+    }
+    check_open(file_.is_open(), path);
+}
 
 void LogitsWriter::append(Token token, std::span<const float> logits) {
-    if (file_ != nullptr && (std::fwrite(&token, sizeof(token), 1, file_.get()) != 1 ||
-                             std::fwrite(logits.data(), sizeof(float), logits.size(), file_.get()) != logits.size())) {
+    if (!file_.is_open()) {
+        return;
+    }
+    file_.write(reinterpret_cast<const char *>(&token), sizeof(token));
+    file_.write(reinterpret_cast<const char *>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
+    file_.flush(); // to learn of a full disk here
+    if (!file_) {
         throw Error::from_errno(errno, "cannot write the logits to compare with", "make room in TMPDIR");
     }
 }
 
-LogitsReference::LogitsReference(const std::string &path) : file_(open_file(path, "rb")) {}
+LogitsReference::LogitsReference(const std::string &path) {
+    if (!path.empty()) {
+        file_.open(path, std::ios::binary);
+    }
+    check_open(file_.is_open(), path);
+}
 
 std::optional<Token> LogitsReference::next_token() {
     Token token = 0;
-    if (!token_ && file_ != nullptr && std::fread(&token, sizeof(token), 1, file_.get()) == 1) {
+    if (!token_ && file_.is_open() && file_.read(reinterpret_cast<char *>(&token), sizeof(token))) {
         token_ = token;
     }
     return token_;
@@ -40,13 +53,14 @@ std::optional<Token> LogitsReference::next_token() {
 
 float LogitsReference::error_of(Token token, std::span<const float> logits) {
     constexpr float far = std::numeric_limits<float>::max();
-    if (file_ == nullptr) {
+    if (!file_.is_open()) {
         return 0;
     }
     const bool same_token = next_token() == token;
     token_.reset();
     logits_.resize(logits.size());
-    if (std::fread(logits_.data(), sizeof(float), logits_.size(), file_.get()) != logits_.size() || !same_token) {
+    file_.read(reinterpret_cast<char *>(logits_.data()), static_cast<std::streamsize>(logits_.size() * sizeof(float)));
+    if (!file_ || !same_token) {
         return far;
     }
     float largest = 0;

@@ -4,8 +4,7 @@
 
 #include "engine/engine.h"
 
-#include <cstdio>
-#include <memory>
+#include <fstream>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,18 +12,13 @@
 
 namespace larder {
 
-struct CloseFile {
-    void operator()(std::FILE *file) const { std::fclose(file); }
-};
-using FileHandle = std::unique_ptr<std::FILE, CloseFile>;
-
 class LogitsWriter {
   public:
     explicit LogitsWriter(const std::string &path); // empty: writes nothing
     void append(Token token, std::span<const float> logits);
 
   private:
-    FileHandle file_;
+    std::ofstream file_;
 };
 
 class LogitsReference {
@@ -38,7 +32,7 @@ class LogitsReference {
     float error_of(Token token, std::span<const float> logits);
 
   private:
-    FileHandle file_;
+    std::ifstream file_;
     std::optional<Token> token_; // read ahead
     std::vector<float> logits_;
 };

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -84,6 +85,8 @@ std::vector<float> some_numbers(size_t n, uint32_t seed) {
     return numbers;
 }
 
+bool same_bits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
+
 // One MUL_MAT_ID as stock runs it: two experts in the repack buffer, a few tokens that all chose the second one.
 class Trial {
   public:
@@ -112,7 +115,7 @@ class Trial {
             ggml_get_type_traits_cpu(kernel.input_type)->from_float(input_.data() + token * in, row.data(), in);
             kernel.gemv(in, result.data(), out, static_cast<const char *>(weights_->data) + weights_->nb[2], row.data(),
                         1, out);
-            if (std::memcmp(result.data(), stock_.data() + token * out, sizeof(result)) != 0) {
+            if (!std::equal(result.begin(), result.end(), stock_.begin() + token * out, same_bits)) {
                 return false;
             }
         }

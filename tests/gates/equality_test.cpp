@@ -162,9 +162,8 @@ INSTANTIATE_TEST_SUITE_P(Models, EqualityOfRepacked,
                                          ModelCase{"qwen3moe_q8_0", "--arch qwen3moe --quant q8_0"},
                                          ModelCase{"qwen3moe_q2_k", "--arch qwen3moe --quant q2_k"},
                                          ModelCase{"qwen3moe_iq4_nl", "--arch qwen3moe --quant iq4_nl"},
-                                         ModelCase{"qwen3moe_iq2_xs", "--arch qwen3moe --quant iq2_xs"},
                                          ModelCase{"qwen35moe_q4_k_m", "--arch qwen35moe --quant q4_k_m"},
-                                         ModelCase{"gemma4_q4_0", "--arch gemma4 --quant q4_0"}, // tied embeddings
+                                         ModelCase{"gemma4_q4_k_m", "--arch gemma4 --quant q4_k_m"}, // tied embeddings
                                          ModelCase{"gptoss_mxfp4", "--arch gpt-oss --quant mxfp4"},
                                          ModelCase{"deepseek2_q4_k_m", "--arch deepseek2 --quant q4_k_m"},
                                          ModelCase{"qwen2moe_q5_k_m", "--arch qwen2moe --quant q5_k_m"}),
