@@ -12,6 +12,12 @@
 namespace larder {
 namespace {
 
+// Slices of one batch that are read, or used while others of it still wait for a slot: enough for any disk's queue.
+constexpr uint32_t streaming_max = 32;
+// Slices read ahead of the batch that will demand them. No more than the reader has under way at once: nobody tends it
+// between two batches.
+constexpr uint32_t ahead_max = 48;
+
 SlotTable make_table(const ModelLayout &layout, std::span<const uint64_t> slots) {
     RoutedExperts experts = routed_experts(layout);
     const EvictionShape shape = {.slots = static_cast<uint32_t>(std::accumulate(slots.begin(), slots.end(), 0ULL)),
@@ -83,7 +89,9 @@ void ExpertStore::Impl::release(uint32_t position) {
     std::unique_lock lock(mutex_, std::defer_lock);
     if (slot_wanted) {
         lock.lock();
-        table_.unneed(table_.find(ready_order_[position].slice));
+        const SlotIndex slot = table_.find(ready_order_[position].slice);
+        n_streaming_ -= std::exchange(uses_[slot].streaming, false) ? 1 : 0;
+        table_.unneed(slot);
     } else if (!lock.try_lock()) {
         return;
     }
@@ -99,22 +107,47 @@ void ExpertStore::Impl::release(uint32_t position) {
 }
 
 // Slices that fail to be ready by now (the batch failed, or its user gave up) stay in flight and become ordinary ones.
-void ExpertStore::Impl::end() {
+void ExpertStore::Impl::end(std::span<const SliceIndex> ahead) {
     const std::lock_guard lock(mutex_);
     LARDER_CHECK(batch_open_ && !polling_);
-    submit_started(); // slices that follow, if nobody had to wait
     mark_used();
     for (const SliceIndex slice : demanded_) {
         const SlotIndex slot = table_.find(slice);
         if (slot != no_slot && table_.needed(slot)) {
+            uses_[slot].streaming = false;
             table_.unneed(slot);
         }
     }
     LARDER_CHECK(table_.needed() == 0);
+    n_streaming_ = 0;
     drop_queue();
     demanded_.clear();
     n_ready_.store(0, std::memory_order_relaxed);
     batch_open_ = false;
+    if (!batch_failed_) {
+        start_ahead(ahead);
+    }
+    submit_started(); // also slices that follow, if nobody had to wait for them
+}
+
+// At most half of a class's slots: the other half holds what decoding uses.
+void ExpertStore::Impl::start_ahead(std::span<const SliceIndex> ahead) {
+    uint32_t started = 0;
+    for (const SliceIndex slice : ahead) {
+        const uint32_t size_class = sources_.size_class(slice);
+        if (started == std::min(ahead_max, table_.slots(size_class) / 2)) {
+            break;
+        }
+        if (table_.find(slice) != no_slot) {
+            continue;
+        }
+        const SlotTable::Acquired acquired = table_.acquire(size_class, slice);
+        if (acquired.slot == no_slot) {
+            break;
+        }
+        start_read(acquired, slice);
+        ++started;
+    }
 }
 
 // What was ready was used whole, also where the batch failed: threads leave it at the first slice that is not.
@@ -213,16 +246,23 @@ void ExpertStore::Impl::select_following(std::span<const SliceIndex> following) 
     std::ranges::sort(following_);
 }
 
+// No more than a window of the queue at a time: what was released of it is the next victim, so that a long prefill
+// streams through a few slots instead of pinning, and thereby evicting, all there are.
 bool ExpertStore::Impl::start_queued() {
     const size_t first = queue_next_;
     for (; queue_next_ < queue_.size(); ++queue_next_) {
         const Queued &next = queue_[queue_next_];
+        if (n_streaming_ == streaming_max) {
+            break;
+        }
         const SlotTable::Acquired acquired = table_.acquire(sources_.size_class(next.slice), next.slice);
         if (acquired.slot == no_slot) {
             break;
         }
         table_.need(acquired.slot);
         uses_[acquired.slot].demanded_position = next.demanded_position;
+        uses_[acquired.slot].streaming = true;
+        ++n_streaming_;
         start_read(acquired, next.slice);
     }
     n_queued_.store(static_cast<uint32_t>(queue_.size() - queue_next_), std::memory_order_relaxed);

@@ -44,7 +44,7 @@ class ExpertStore::Impl {
     void start_reads();
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
-    void end();
+    void end(std::span<const SliceIndex> ahead);
 
     std::optional<Error> take_error();
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -66,6 +66,7 @@ class ExpertStore::Impl {
     void select_following(std::span<const SliceIndex> following);
     bool start_queued(); // true if a read was started
     void start_following();
+    void start_ahead(std::span<const SliceIndex> ahead);
     void start_read(SlotTable::Acquired acquired, SliceIndex slice);
     void submit_started();
     void drop_queue();
@@ -75,6 +76,7 @@ class ExpertStore::Impl {
         char *data = nullptr;           // the first byte of its slice
         uint32_t demanded_position = 0; // while needed
         bool fresh = false;             // read, and used by no batch that has ended
+        bool streaming = false;         // started from the queue by this batch, and not released
     };
     struct Queued {
         SliceIndex slice = 0;
@@ -103,6 +105,7 @@ class ExpertStore::Impl {
     std::optional<Error> error_;
     std::vector<Queued> queue_;             // absent demanded slices in file order
     size_t queue_next_ = 0;                 // from here on they have no slot yet
+    uint32_t n_streaming_ = 0;              // slots with SlotUse::streaming
     std::vector<SliceIndex> following_;     // absent following slices that may be started
     std::vector<ClassDemand> class_demand_; // by size class
     std::vector<ReadRequest> started_;      // to be submitted: never any while there is a poller

@@ -133,5 +133,68 @@ TEST(Streaming, ReleasingReapsWhatHasArrived) {
     store->end();
 }
 
+TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
+    // Decoding has filled 40 slots with what it uses; 64 experts stream past, and no more than 32 of them at a time.
+    StoreOnSim store{make_layout(3, 64, 2), {160, 64}};
+    std::vector<uint32_t> used(40);
+    std::iota(used.begin(), used.end(), 0U);
+    std::vector<SliceIndex> decoding = store.slices(1, up, used);
+    for (int token = 0; token < 3; ++token) {
+        for (size_t first = 0; first < decoding.size(); first += 8) {
+            store.run({decoding.begin() + static_cast<std::ptrdiff_t>(first),
+                       decoding.begin() + static_cast<std::ptrdiff_t>(first + 8)},
+                      {}, true);
+        }
+    }
+    store.run(store.slices(2, up, used)); // the other slots hold what is used once
+    store.run(store.slices(2, gate, used));
+    store.run(store.slices(2, up, {41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60}));
+    store.run(store.slices(2, gate, {41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60}));
+    ASSERT_TRUE(store.resident(decoding));
+
+    std::vector<uint32_t> all(64);
+    std::iota(all.begin(), all.end(), 0U);
+    store.disk.forget_requests();
+    store.disk.hold();
+    store->begin(store.slices(0, up, all), {}, true, {std::vector<uint32_t>(64, 1), 64});
+    store->start_reads();
+    EXPECT_EQ(store.disk.request_count(), 32U);
+    store.disk.let(1000);
+    for (uint32_t position = 0; position < 64; ++position) {
+        ASSERT_NE(store->wait(position), nullptr);
+        store->release(position);
+    }
+    store->end();
+    EXPECT_EQ(store.disk.request_count(), 64U);
+    EXPECT_TRUE(store.resident(decoding));
+}
+
+TEST(Streaming, WhatTheNextBatchWillDemandIsReadBetweenTheTwo) {
+    StoreOnSim store{make_layout(3, 8, 2), {8, 8}};
+    const std::vector<SliceIndex> next = store.slices(1, up, {0, 1, 2, 3, 4, 5, 6, 7});
+    store.disk.hold();
+    store->begin({}, {}, true);
+    store->end(next);
+    EXPECT_EQ(store.disk.request_count(), 4U) << "half of the slots";
+    store.disk.let(1000);
+    store.run(next, {}, true);
+    for (const SliceIndex slice : next) {
+        EXPECT_EQ(store.reads_of(slice), 1U);
+    }
+}
+
+TEST(Streaming, AReadAheadThatFailsIsTriedAgainWhenItIsDemanded) {
+    StoreOnSim store{make_layout(3, 8, 2), {8, 8}};
+    const std::vector<SliceIndex> next = store.slices(1, up, {0, 1});
+    store.fail_slice(next[1], EIO);
+    store->begin({}, {}, true);
+    store->end(next);
+    store.run(store.slices(0, up, {0}));
+    EXPECT_FALSE(store->failed()) << "nobody needs it yet";
+    EXPECT_EQ(store.run(next).size(), 1U);
+    EXPECT_TRUE(store->failed());
+    EXPECT_TRUE(store->take_error().has_value());
+}
+
 } // namespace
 } // namespace larder::test
