@@ -2,12 +2,14 @@
 // disk and the processor would allow.
 #include "base/bytes.h"
 #include "base/error.h"
+#include "cli/bench_chart.h"
 #include "cli/bench_report.h"
 #include "cli/bench_runner.h"
 #include "cli/bench_side.h"
 #include "cli/command.h"
 #include "cli/signals.h"
 #include "cli/slice_rate.h"
+#include "cli/stats_file.h"
 #include "cli/terminal.h"
 #include "probe/probe.h"
 
@@ -151,6 +153,7 @@ int bench(BenchFlags &flags) {
     const ModelLayout layout = open_layout(flags.engine.options.model_path);
     flags.engine.options.ctx_tokens = ctx_tokens_of(flags, tests);
     const std::vector<BenchRow> rows = rows_of(flags, tests);
+    check_writable(flags.svg, "--svg"); // not after an hour
 
     BenchSetting setting = setting_of(layout);
     setting.cold = flags.cold;
@@ -166,6 +169,9 @@ int bench(BenchFlags &flags) {
     const std::vector<BenchRow> done = measure_all(rows, runner, report, flags);
     signals.clear_handlers();
     print_now(report.end());
+    if (!flags.svg.empty()) {
+        write_file(flags.svg, budget_curve(setting, done), "--svg");
+    }
     return runner.stopped() ? exit_interrupted : exit_code_of(done);
 }
 
@@ -220,6 +226,7 @@ void add_bench(CLI::App &app, CommandBody &body) {
     command->add_option("-o,--output", flags->output, "md, csv, json or jsonl")
         ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
         ->capture_default_str();
+    command->add_option("--svg", flags->svg, "file for a chart of decode rate and hit rate against the budget");
     command->add_flag("--progress", flags->progress, "say on standard error what is being measured");
     command->callback([flags, &body] { body = [flags] { return bench(*flags); }; });
     add_bench_side(app, body);

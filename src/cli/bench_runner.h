@@ -30,6 +30,7 @@ struct BenchFlags {
     bool warm = false; // the default, said aloud
     bool no_warmup = false;
     std::string output = "md";
+    std::string svg;
     bool progress = false;
 };
 

@@ -194,6 +194,21 @@ TEST_F(Bench, WritesTheSameRowsInEveryFormat) {
     EXPECT_THAT(table[3], HasSubstr(" ± "));
 }
 
+TEST_F(Bench, DrawsDecodingAgainstTheBudget) {
+    const std::string svg = scratch_ / "curve.svg";
+    rows_of(model(), {"--ram", "10M,70M,200M", "-p", "4", "-n", "4", "--svg", svg});
+    const std::string text = contents(svg);
+    EXPECT_THAT(text, testing::StartsWith("<svg "));
+    EXPECT_THAT(text, HasSubstr("tokens a second"));
+    EXPECT_THAT(text, HasSubstr("hit rate"));
+    EXPECT_THAT(text, HasSubstr("tg4, limit"));
+    EXPECT_THAT(text, testing::Not(HasSubstr("pp4")));
+    const Finished refused = bench(model(), {"--svg", "/nowhere/curve.svg"});
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.err, HasSubstr("--svg"));
+    EXPECT_EQ(refused.out, "");
+}
+
 TEST_F(Bench, RefusesWrongUseBeforeItMeasures) {
     const auto refused = [&](const std::vector<std::string> &arguments, int exit_code, const std::string &text) {
         const Finished result = bench(model(), arguments);
