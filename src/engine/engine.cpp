@@ -77,7 +77,10 @@ void Engine::Impl::plan_with(Kernels wanted, const Machine &machine) {
     check_kernels(layout, wanted);
     Measurement measured = measure(layout, wanted);
     const auto fixed_of = [&](uint32_t tokens) {
-        return measure_context(measured, layout, with_ubatch(options, tokens));
+        FixedBytes fixed = measure_context(measured, layout, with_ubatch(options, tokens));
+        overhead_bytes = overhead_bytes.value_or(fixed.overhead);
+        fixed.overhead = *overhead_bytes;
+        return fixed;
     };
     plan = choose_ubatch(options.ubatch_tokens > 0 ? std::vector{options.ubatch_tokens}
                                                    : ubatch_candidates(options.ctx_tokens),

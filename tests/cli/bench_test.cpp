@@ -93,7 +93,7 @@ TEST_F(Bench, MeasuresEveryTestUnderEveryBudget) {
 }
 
 TEST_F(Bench, SaysInEachRowWhichUbatchWasInUse) {
-    const std::vector<std::string> arguments = {"--ram", "78M,200M", "--residency", "arena,stock", "-p",   "0", "-n",
+    const std::vector<std::string> arguments = {"--ram", "80M,200M", "--residency", "arena,stock", "-p",   "0", "-n",
                                                 "2",     "-c",       "4096",        "--kernels",   "plain"};
     const json rows = rows_of(model(), arguments);
     ASSERT_EQ(rows.size(), 3U);

@@ -61,7 +61,7 @@ TEST_F(Verify, ComparesAtOneUbatch) {
                                            "-m",
                                            model,
                                            "--ram",
-                                           "85M",
+                                           "82M",
                                            "--ram",
                                            "400M",
                                            "-n",
@@ -80,12 +80,12 @@ TEST_F(Verify, ComparesAtOneUbatch) {
         }
         EXPECT_EQ(json.at("runs").size(), 2U);
         EXPECT_EQ(json.at("stocks").size(), 1U);
-        EXPECT_GT(json.at("positions"), 64);
+        EXPECT_GT(json.at("positions"), 128);
         return json.at("ubatch_tokens").get<uint32_t>();
     };
     const uint32_t chosen = ubatch_of_all(base);
     EXPECT_GE(chosen, 32U);
-    EXPECT_LE(chosen, 64U);
+    EXPECT_LE(chosen, 128U);
     std::vector<std::string> named = base;
     named.insert(named.end(), {"-ub", "48"});
     EXPECT_EQ(ubatch_of_all(named), 48U);

@@ -91,8 +91,8 @@ TEST(ChoiceOfUbatch, OfStockIsLlamaCppsDefault) {
 }
 
 TEST(ChoiceOfUbatch, ABudgetThatARefusalNamesIsAccepted) {
-    EngineOptions options = chosen_by_the_plan();
-    options.wishes.budget_bytes = MiB;
+    EngineOptions options = with_little_more_than_the_floor(0);
+    *options.wishes.budget_bytes -= 8 * MiB;
     const Error error = error_of([&] { plan_only(options); });
     EXPECT_EQ(error.kind(), ErrorKind::budget);
     const size_t at = error.remedy().find("--ram ");
