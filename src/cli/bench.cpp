@@ -157,7 +157,6 @@ int bench(BenchFlags &flags) {
 
     BenchSetting setting = setting_of(layout);
     setting.cold = flags.cold;
-    setting.ubatch_tokens = flags.engine.options.ubatch_tokens;
     setting.batch_tokens = flags.engine.options.batch_tokens;
     setting.seed = flags.seed;
     setting.disk_bytes_per_second = measured_slice_rate(layout, flags);
@@ -195,7 +194,9 @@ void add_test_flags(CLI::App &command, BenchFlags &flags) {
         ->excludes(cold)
         ->group(group);
     command.add_flag("--no-warmup", flags.no_warmup, "warm, but count the first repetition too")->group(group);
-    command.add_option("--residency", flags.residency, "arena, stock (llama.cpp's own, mapped) or both")
+    command
+        .add_option("--residency", flags.residency,
+                    "arena, stock (llama.cpp's own, mapped; ubatch 512 without -ub) or both")
         ->delimiter(',')
         ->take_all()
         ->check(CLI::IsMember({"arena", "stock"}))

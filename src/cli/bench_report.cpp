@@ -31,13 +31,14 @@ uint64_t n_slot(const Json &figures) {
 
 // --- the table ---
 
-constexpr std::array<std::pair<const char *, int>, 18> columns = {{{"model", 26},
+constexpr std::array<std::pair<const char *, int>, 19> columns = {{{"model", 26},
                                                                    {"size", 10},
                                                                    {"arch", 10},
                                                                    {"budget", 10},
                                                                    {"arena", 10},
                                                                    {"slots", 7},
                                                                    {"kernels", 8},
+                                                                   {"ubatch", 6},
                                                                    {"test", 13},
                                                                    {"tok/s", 17},
                                                                    {"hit rate", 8},
@@ -85,14 +86,15 @@ std::string table_row(const BenchSetting &setting, const BenchRow &row) {
     std::vector<std::string> cells = {setting.model_name, format_bytes(setting.model_bytes), setting.architecture,
                                       budget};
     if (failed) {
-        cells.insert(cells.end(), {"-", "-", "-", row.test.name(), row.error});
+        cells.insert(cells.end(), {"-", "-", "-", "-", row.test.name(), row.error});
         cells.resize(columns.size());
         return table_line(cells);
     }
     const bool arena = !row.stock;
     cells.insert(cells.end(),
                  {arena ? bytes("arena_bytes") : "-", arena ? std::to_string(n_slot(row.figures)) : "-",
-                  row.figures.at("kernels").get<std::string>(), row.test.name(),
+                  row.figures.at("kernels").get<std::string>(),
+                  std::to_string(row.figures.at("ubatch_tokens").get<uint32_t>()), row.test.name(),
                   fmt::format("{:.2f} ± {:.2f}", figures.tok_s, figures.tok_s_stddev),
                   number(figures.hit_rate, " %", 100), format_bytes(static_cast<uint64_t>(figures.bytes_read_token)),
                   number(figures.stall_ms_token, " ms"), number(figures.t_io_ms, " ms"),
@@ -102,8 +104,8 @@ std::string table_row(const BenchSetting &setting, const BenchRow &row) {
 }
 
 std::string table_end(const BenchSetting &setting) {
-    std::string text = fmt::format("\n{}, ubatch {}, larder {} (llama.cpp {})", setting.cold ? "cold" : "warm",
-                                   setting.ubatch_tokens, LARDER_VERSION, llama_version());
+    std::string text =
+        fmt::format("\n{}, larder {} (llama.cpp {})", setting.cold ? "cold" : "warm", LARDER_VERSION, llama_version());
     if (setting.disk_bytes_per_second > 0) {
         text += fmt::format("; a token needs {} of experts, which the disk gives at {}/s",
                             format_bytes(setting.token_bytes),
@@ -191,7 +193,7 @@ Json row_json(const BenchSetting &setting, const BenchRow &row) {
             {"threads", known("threads")},
             {"ctx_tokens", known("ctx_tokens")},
             {"batch_tokens", setting.batch_tokens},
-            {"ubatch_tokens", setting.ubatch_tokens},
+            {"ubatch_tokens", known("ubatch_tokens")},
             {"seed", setting.seed},
             {"repetitions", row.repetitions.size()},
             {"tok_s", if_measured(figures.tok_s)},

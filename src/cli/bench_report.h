@@ -18,7 +18,6 @@ struct BenchSetting {
     uint64_t routed_bytes = 0;
     uint64_t token_bytes = 0; // A: what a token's experts need
     bool cold = false;
-    uint32_t ubatch_tokens = 0;
     uint32_t batch_tokens = 0;
     uint64_t seed = 0;
     double disk_bytes_per_second = 0; // W_s; 0 for a dense model

@@ -93,8 +93,9 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
     command.add_option("-t,--threads", flags.threads, "threads for decode (default: physical cores)")->group(computing);
     command.add_option("--threads-batch", flags.threads_batch, "-tb: threads for prefill (default: as -t)")
         ->group(computing);
-    command.add_option("--ubatch-size", options.ubatch_tokens, "-ub: tokens computed at once in prefill")
-        ->capture_default_str()
+    command
+        .add_option("--ubatch-size", options.ubatch_tokens,
+                    "-ub: tokens computed at once in prefill (default: chosen by the plan, at most 512)")
         ->group(computing);
     command.add_option("--flash-attn", flags.flash_attention, "-fa: flash attention: auto, on or off")
         ->check(CLI::IsMember(names_of(flash_attention_names)))

@@ -49,13 +49,14 @@ void announce(const ModelLayout &layout, const MemoryPlan &plan, uint32_t ctx_to
     say("{} ({}): {} of weights, budget {} ({})\n", layout.name.empty() ? layout.files.front() : layout.name,
         layout.architecture, format_bytes(layout.total_bytes), format_bytes(plan.budget_bytes), plan.budget_source);
     if (layout.expert_tensors.empty()) {
-        say("a dense model: there are no routed experts to stream, all weights are resident\n");
+        say("a dense model: there are no routed experts to stream, all weights are resident; ubatch {}\n",
+            plan.ubatch_tokens);
     } else {
         const bool all = plan.arena_bytes >= layout.routed_bytes;
-        say("resident {}, KV {}, compute {}, overhead {}, reserve {}, arena {} for {} of experts{}\n",
+        say("resident {}, KV {}, compute {} (ubatch {}), overhead {}, reserve {}, arena {} for {} of experts{}\n",
             format_bytes(plan.fixed.resident), format_bytes(plan.fixed.kv), format_bytes(plan.fixed.compute),
-            format_bytes(plan.fixed.overhead), format_bytes(plan.reserve_bytes), format_bytes(plan.arena_bytes),
-            format_bytes(layout.routed_bytes), all ? ": all fit" : "");
+            plan.ubatch_tokens, format_bytes(plan.fixed.overhead), format_bytes(plan.reserve_bytes),
+            format_bytes(plan.arena_bytes), format_bytes(layout.routed_bytes), all ? ": all fit" : "");
     }
     if (layout.context_length > 0 && ctx_tokens > layout.context_length) {
         say("note: the model was made for contexts of {} tokens\n", layout.context_length);

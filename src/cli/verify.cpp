@@ -118,7 +118,7 @@ nlohmann::ordered_json figures_of(const nlohmann::ordered_json &figures) {
     nlohmann::ordered_json kept;
     for (const char *name : {"budget_bytes", "budget_source", "arena_bytes", "peak_rss_bytes", "vm_swap_bytes",
                              "bytes_read", "hit_rate", "expert_hits", "expert_misses", "evictions", "prompt_tok_s",
-                             "decode_tok_s", "io_backend", "direct_io", "kernels"}) {
+                             "decode_tok_s", "io_backend", "direct_io", "kernels", "ubatch_tokens"}) {
         kept[name] = figures.at(name);
     }
     return kept;
@@ -139,7 +139,7 @@ nlohmann::ordered_json evidence(const VerifyFlags &flags, const std::list<Stock>
                                    {"against", flags.against.empty() ? flags.engine.options.model_path : flags.against},
                                    {"prompt_tokens", stock.figures.at("prompt_tokens")},
                                    {"decode_tokens", stock.figures.at("decode_tokens")},
-                                   {"ubatch_tokens", flags.engine.options.ubatch_tokens},
+                                   {"ubatch_tokens", stock.figures.at("ubatch_tokens")},
                                    {"threads", stock.figures.at("threads")},
                                    {"positions", stock.rows.size()},
                                    {"stock", stock_figures(stocks.front())},
@@ -212,12 +212,37 @@ VerifySide run_stock(const VerifyFlags &flags, const std::string &kernels, const
     return side;
 }
 
-// The path of kernels that this budget will be run on. A budget that will be refused is refused here, before stock
-// llama.cpp has run for an hour.
-std::string planned_kernels(const VerifyFlags &flags, const std::string &ram) {
+// What larder's process will do under one budget.
+struct Planned {
+    std::string kernels;
+    uint32_t ubatch_tokens = 0;
+};
+
+// A budget that will be refused is refused here, before stock llama.cpp has run for an hour.
+Planned planned_with(const VerifyFlags &flags, const std::string &ram) {
     std::vector<std::string> arguments = larders_arguments(flags, ram);
     arguments.emplace_back("--plan");
-    return run_verify_side("larder", arguments).figures.at("kernels");
+    const VerifySide side = run_verify_side("larder", arguments);
+    return {side.figures.at("kernels"), side.figures.at("ubatch_tokens")};
+}
+
+// The path of kernels of each budget. All sides must have the same ubatch, since another one gives other last bits:
+// where the user names none, `flags` get the smallest that any of the budgets would have.
+std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<std::string> &budgets) {
+    std::vector<Planned> planned;
+    for (const std::string &ram : budgets) {
+        engine_options(flags.engine, ram); // a typo is said at once
+        planned.push_back(planned_with(flags, ram));
+    }
+    flags.engine.options.ubatch_tokens = std::ranges::min(planned, {}, &Planned::ubatch_tokens).ubatch_tokens;
+    std::vector<std::string> kernels;
+    for (size_t i = 0; i < budgets.size(); i++) {
+        if (planned[i].ubatch_tokens != flags.engine.options.ubatch_tokens) { // all experts may fit now
+            planned[i] = planned_with(flags, budgets[i]);
+        }
+        kernels.push_back(planned[i].kernels);
+    }
+    return kernels;
 }
 
 std::string name_of(const std::string &ram) { return ram.empty() ? "larder" : "larder " + ram; }
@@ -289,11 +314,7 @@ int verify(VerifyFlags &flags) {
     }
     check_writable(flags.out, "--out"); // not after an hour
     const std::vector<std::string> budgets = flags.ram.empty() ? std::vector<std::string>{""} : flags.ram;
-    std::vector<std::string> kernels; // by budget
-    for (const std::string &ram : budgets) {
-        engine_options(flags.engine, ram); // a typo is said at once
-        kernels.push_back(planned_kernels(flags, ram));
-    }
+    const std::vector<std::string> kernels = plan_all(flags, budgets);
     fmt::print("{:<14} {:>11} {:>6} {:>11} {:>9} {:>10} {:>9} {:>9}  {}\n", "", "peak RSS", "swap", "read", "hit rate",
                "evictions", "prompt/s", "decode/s", "equal to stock");
     std::fflush(stdout); // before the sides print to standard error

@@ -52,8 +52,10 @@ int run_side(const SideFlags &flags) {
     options.residency = flags.stock ? Residency::stock : Residency::arena;
     options.logits_for_all = true;
     if (flags.plan) {
-        const std::string_view kernels = to_string(plan_only(options).kernels);
-        fmt::print("{}\n", nlohmann::ordered_json{{"figures", {{"kernels", kernels}}}}.dump());
+        const PlannedRun planned = plan_only(options);
+        const nlohmann::ordered_json figures = {{"kernels", to_string(planned.kernels)},
+                                                {"ubatch_tokens", planned.memory.ubatch_tokens}};
+        fmt::print("{}\n", nlohmann::ordered_json{{"figures", figures}}.dump());
         return 0;
     }
     const std::unique_ptr<Engine> engine = Engine::open(options);

@@ -67,6 +67,7 @@ void Engine::Impl::make_the_plan() {
     } else {
         choose_kernels(machine);
     }
+    options = with_ubatch(options, plan.ubatch_tokens);
     if (options.on_plan) {
         options.on_plan(layout, plan);
     }
@@ -74,10 +75,19 @@ void Engine::Impl::make_the_plan() {
 
 void Engine::Impl::plan_with(Kernels wanted, const Machine &machine) {
     check_kernels(layout, wanted);
-    Measurement measured = measure(layout, options, wanted);
-    plan = make_plan(layout, measured.fixed, machine, options.wishes);
+    Measurement measured = measure(layout, wanted);
+    const auto fixed_of = [&](uint32_t tokens) {
+        FixedBytes fixed = measure_context(measured, layout, with_ubatch(options, tokens));
+        overhead_bytes = overhead_bytes.value_or(fixed.overhead);
+        fixed.overhead = *overhead_bytes;
+        return fixed;
+    };
+    plan = choose_ubatch(options.ubatch_tokens > 0 ? std::vector{options.ubatch_tokens}
+                                                   : ubatch_candidates(options.ctx_tokens),
+                         fixed_of, layout, machine, options.wishes);
     placement = std::move(measured.placement);
     kernels = wanted;
+    measured.model.reset();
     malloc_trim(0); // what the measurement used goes back before the weights come
 }
 
@@ -212,6 +222,7 @@ const ModelLayout &Engine::layout() const { return impl_->layout; }
 const MemoryPlan &Engine::plan() const { return impl_->plan; }
 Kernels Engine::kernels() const { return impl_->kernels; }
 uint32_t Engine::ctx_tokens() const { return llama_n_ctx(impl_->context.get()); }
+uint32_t Engine::ubatch_tokens() const { return impl_->options.ubatch_tokens; }
 uint32_t Engine::threads() const { return impl_->options.threads; }
 uint32_t Engine::n_vocab() const { return static_cast<uint32_t>(llama_vocab_n_tokens(impl_->vocab())); }
 

@@ -41,7 +41,7 @@ struct EngineOptions {
     Residency residency = Residency::arena;
     uint32_t ctx_tokens = 0; // 0: the model's own context, at most 4096
     uint32_t batch_tokens = 2048;
-    uint32_t ubatch_tokens = 512;
+    uint32_t ubatch_tokens = 0; // 0: chosen by the plan, at most 512; with Residency::stock 512
     uint32_t threads = 0;       // 0: the physical cores this process may use
     uint32_t threads_batch = 0; // 0: as threads
     std::string cache_type_k = "f16";
@@ -108,7 +108,7 @@ class Session;
 // What Engine::open() would decide with these options, without reading a weight. Throws what it would throw up to
 // there.
 struct PlannedRun {
-    MemoryPlan memory;
+    MemoryPlan memory; // with the ubatch
     Kernels kernels = Kernels::plain;
 };
 PlannedRun plan_only(const EngineOptions &options);
@@ -125,6 +125,7 @@ class Engine {
     [[nodiscard]] Kernels kernels() const;        // those in use
     [[nodiscard]] const ReaderInfo &reader_info() const;
     [[nodiscard]] uint32_t ctx_tokens() const;
+    [[nodiscard]] uint32_t ubatch_tokens() const; // in use
     [[nodiscard]] uint32_t threads() const;
     [[nodiscard]] uint32_t n_vocab() const;
 

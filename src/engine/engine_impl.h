@@ -28,7 +28,10 @@ class Engine::Impl {
     EngineOptions options; // resolved
     ModelLayout layout;
     MemoryPlan plan;
-    Kernels kernels = Kernels::plain;     // chosen
+    Kernels kernels = Kernels::plain; // chosen
+    // As the first measurement found it, which has the largest ubatch. What later ones find grows with their number,
+    // and a budget that a refusal names must not depend on that.
+    std::optional<uint64_t> overhead_bytes;
     std::unique_ptr<Placement> placement; // null for stock residency
     std::unique_ptr<Reader> reader;
     std::unique_ptr<ExpertStore> store;    // null for a dense model and for stock residency

@@ -13,6 +13,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace larder {
 
@@ -74,7 +75,7 @@ void check_context_can_be_measured(const EngineOptions &resolved, const Machine 
     }
 }
 
-Measurement measure(const ModelLayout &layout, const EngineOptions &resolved, Kernels kernels) {
+Measurement measure(const ModelLayout &layout, Kernels kernels) {
     const Placement experts_away;
     llama_model_params params = model_params(kernels != Kernels::plain);
     params.tensor_buft_overrides = experts_away.overrides();
@@ -83,33 +84,39 @@ Measurement measure(const ModelLayout &layout, const EngineOptions &resolved, Ke
     take_llama_errors();
     // llama.cpp's own loader, as it checks every tensor against the model's settings; llama_model_init_from_user()
     // believes the settings, and a graph built on wrong ones ends the process.
-    const ModelHandle model(llama_model_load_from_file(layout.files.front().c_str(), params));
+    ModelHandle model(llama_model_load_from_file(layout.files.front().c_str(), params));
     if (model == nullptr) {
         throw Error(
             ErrorKind::model,
             fmt::format("{}: llama.cpp does not accept the model: {}", layout.files.front(), take_llama_errors()),
             "check that the file is complete and its architecture is one llama.cpp knows");
     }
-    const ContextHandle context(llama_init_from_model(model.get(), context_params(resolved)));
+    Measurement measured;
+    measured.placement = std::make_unique<Placement>(model.get());
+    measured.kernels = kernels;
+    measured.model = std::move(model);
+    return measured;
+}
+
+FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved) {
+    take_llama_errors();
+    const ContextHandle context(llama_init_from_model(measured.model.get(), context_params(resolved)));
     if (context == nullptr) {
         throw Error(ErrorKind::engine, fmt::format("llama.cpp does not accept the context: {}", take_llama_errors()),
                     "check -c, --cache-type-k, --cache-type-v and -fa");
     }
-    Measurement measured;
-    measured.placement = std::make_unique<Placement>(model.get());
-    FixedBytes &fixed = measured.fixed;
-    fixed = sum_of(llama_get_memory_breakdown(context.get()));
+    FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));
     const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);
-    const auto n_vocab = static_cast<uint64_t>(llama_vocab_n_tokens(llama_model_get_vocab(model.get())));
+    const auto n_vocab = static_cast<uint64_t>(llama_vocab_n_tokens(llama_model_get_vocab(measured.model.get())));
     fixed.compute += output_bytes(resolved, n_vocab) + work_bytes(layout, resolved);
-    if (kernels != Kernels::plain) {
+    if (measured.kernels != Kernels::plain) {
         fixed.compute += threads * repack_bytes(layout);
     }
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
     fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +
                      threads * thread_bytes + n_vocab * candidate_bytes +
                      uint64_t{resolved.ctx_tokens} * text_bytes_per_token * tokenise_bytes;
-    return measured;
+    return fixed;
 }
 
 } // namespace larder

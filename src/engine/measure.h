@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "engine/llama_handles.h"
 #include "engine/placement.h"
 
 #include <memory>
@@ -10,15 +11,19 @@
 namespace larder {
 
 struct Measurement {
-    FixedBytes fixed;
+    ModelHandle model; // without memory for its tensors
+    Kernels kernels = Kernels::plain;
     std::unique_ptr<Placement> placement;
 };
 
-// Builds the model and the context with llama.cpp's no_alloc and reads its memory breakdown, and where it places each
-// tensor with these kernels. Takes some tens of milliseconds and the memory of the vocabulary. Throws Error(model) with
-// llama.cpp's reason if it does not accept the model, Error(engine) if it does not accept the context or uses a buffer
-// type that larder cannot fill.
-Measurement measure(const ModelLayout &layout, const EngineOptions &resolved, Kernels kernels);
+// Builds the model with llama.cpp's no_alloc, and sees where it places each tensor with these kernels. Takes some tens
+// of milliseconds and the memory of the vocabulary. Throws Error(model) with llama.cpp's reason if it does not accept
+// the model, Error(engine) if it uses a buffer type that larder cannot fill.
+Measurement measure(const ModelLayout &layout, Kernels kernels);
+
+// Builds a context for it with llama.cpp's no_alloc and reads its memory breakdown. `resolved` has a ubatch. Throws
+// Error(engine) with llama.cpp's reason if it does not accept the context.
+FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved);
 
 // The measurement itself makes llama.cpp's list of KV cells, some 64 bytes a token. Throws Error(budget) for a context
 // so long that this alone is more than the budget.

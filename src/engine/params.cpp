@@ -49,17 +49,23 @@ EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
         throw Error(ErrorKind::usage, fmt::format("-t, -tb: more than {} threads", GGML_MAX_N_THREADS),
                     "take as many as there are cores");
     }
-    if (resolved.ubatch_tokens == 0) {
-        throw Error(ErrorKind::usage, "--ubatch-size: must be at least 1", "leave it out for 512");
-    }
-    resolved.ubatch_tokens = std::min(resolved.ubatch_tokens, resolved.ctx_tokens);
-    // All logits are handed over ubatch by ubatch, so that no more of them are held at once.
-    resolved.batch_tokens = resolved.logits_for_all
-                                ? resolved.ubatch_tokens
-                                : std::clamp(resolved.batch_tokens, resolved.ubatch_tokens, resolved.ctx_tokens);
     cache_type(resolved.cache_type_k, "--cache-type-k");
     cache_type(resolved.cache_type_v, "--cache-type-v");
-    return resolved;
+    if (resolved.ubatch_tokens == 0 && resolved.residency == Residency::arena) {
+        return resolved;
+    }
+    return with_ubatch(resolved, resolved.ubatch_tokens > 0 ? resolved.ubatch_tokens
+                                                            : ubatch_candidates(resolved.ctx_tokens).front());
+}
+
+EngineOptions with_ubatch(const EngineOptions &resolved, uint32_t ubatch_tokens) {
+    EngineOptions options = resolved;
+    options.ubatch_tokens = std::min(ubatch_tokens, options.ctx_tokens);
+    // All logits are handed over ubatch by ubatch, so that no more of them are held at once.
+    options.batch_tokens = options.logits_for_all
+                               ? options.ubatch_tokens
+                               : std::clamp(options.batch_tokens, options.ubatch_tokens, options.ctx_tokens);
+    return options;
 }
 
 llama_model_params model_params(bool repack) {

@@ -6,8 +6,12 @@
 
 namespace larder {
 
-// The options with every 0-for-default replaced. Throws Error(usage) for values that cannot be.
+// The options with every 0-for-default replaced, but for the ubatch, which stays 0 where the plan is to choose it.
+// Throws Error(usage) for values that cannot be.
 EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens);
+
+// Resolved options with this ubatch, and the batch that goes with it.
+EngineOptions with_ubatch(const EngineOptions &resolved, uint32_t ubatch_tokens);
 
 // Parameters for a model on the CPU. With `repack` llama.cpp's own loaders repack what they do by default.
 llama_model_params model_params(bool repack);

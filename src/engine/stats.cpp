@@ -68,6 +68,7 @@ std::string stats_json(const Engine &engine) {
         {"kernels", to_string(engine.kernels())},
         {"threads", engine.threads()},
         {"ctx_tokens", engine.ctx_tokens()},
+        {"ubatch_tokens", engine.ubatch_tokens()},
     };
     return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -16,6 +16,7 @@
 #include "layout/layout.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,7 @@ struct MemoryPlan {
     uint64_t floor_bytes = 0;    // arena of one token's experts
     uint64_t spare_bytes = 0;    // budget that nothing needs
     std::vector<uint64_t> slots; // per size class of the layout
+    uint32_t ubatch_tokens = 0;  // that `fixed` is for, where choose_ubatch() made the plan
 };
 
 // min(budget / 16, 1 GiB)
@@ -66,5 +68,19 @@ uint64_t default_reserve(uint64_t budget_bytes);
 // what the machine can give and overcommit is off. A dense model has floor 0 and no slots.
 MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
                      const PlanWishes &wishes);
+
+// The ubatches to choose from where the user names none, largest first: 512, 256, 128, 64 and 32 tokens, but none above
+// the context, and the context itself if that is less than 512.
+std::vector<uint32_t> ubatch_candidates(uint32_t ctx_tokens);
+
+// What will be allocated with ubatches of so many tokens.
+using FixedOfUbatch = std::function<FixedBytes(uint32_t ubatch_tokens)>;
+
+// The plan with the largest of `candidates` (largest first, not empty) that leaves the arena at least 7/8 of what the
+// smallest leaves it: larger ubatches read less in prefill, but their compute buffers are taken from the arena. Asks
+// `fixed_of`, which takes time, for no more candidates than it needs: first the largest, alone if all experts fit
+// beside it, then the smallest, then the others downwards. Throws what make_plan() throws for the smallest.
+MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfUbatch &fixed_of,
+                         const ModelLayout &layout, const Machine &machine, const PlanWishes &wishes);
 
 } // namespace larder

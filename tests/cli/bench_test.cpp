@@ -92,6 +92,21 @@ TEST_F(Bench, MeasuresEveryTestUnderEveryBudget) {
     EXPECT_LT(rows[1].at("hit_rate"), rows[3].at("hit_rate"));
 }
 
+TEST_F(Bench, SaysInEachRowWhichUbatchWasInUse) {
+    const std::vector<std::string> arguments = {"--ram", "80M,200M", "--residency", "arena,stock", "-p",   "0", "-n",
+                                                "2",     "-c",       "4096",        "--kernels",   "plain"};
+    const json rows = rows_of(model(), arguments);
+    ASSERT_EQ(rows.size(), 3U);
+    EXPECT_LT(rows[0].at("ubatch_tokens"), 512) << "the plan's choice for little memory";
+    EXPECT_EQ(rows[1].at("ubatch_tokens"), 512) << "all experts fit";
+    EXPECT_EQ(rows[2].at("ubatch_tokens"), 512) << "llama.cpp's default";
+    std::vector<std::string> named = arguments;
+    named.insert(named.end(), {"-ub", "48"});
+    for (const json &row : rows_of(model(), named)) {
+        EXPECT_EQ(row.at("ubatch_tokens"), 48);
+    }
+}
+
 TEST_F(Bench, TokensThatAreDecodedAgainDoNotCount) {
     // Each of 8 tokens is decoded twice; half the accesses would be hits if both counted.
     const json rows = rows_of(model(), {"--ram", "200M", "-p", "0", "-n", "8", "--cold"});
@@ -188,9 +203,10 @@ TEST_F(Bench, WritesTheSameRowsInEveryFormat) {
     const std::vector<std::string> table = lines("md");
     ASSERT_GE(table.size(), 4U);
     for (size_t i = 0; i < 4; i++) {
-        EXPECT_EQ(std::count(table[i].begin(), table[i].end(), '|'), 19) << table[i];
+        EXPECT_EQ(std::count(table[i].begin(), table[i].end(), '|'), 20) << table[i];
     }
     EXPECT_THAT(table[0], HasSubstr("of limit"));
+    EXPECT_THAT(table[0], HasSubstr(" ubatch |"));
     EXPECT_THAT(table[3], HasSubstr(" ± "));
 }
 

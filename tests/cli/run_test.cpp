@@ -156,6 +156,19 @@ TEST_F(Run, LlamaCppsShortFlagsMeanWhatTheyMeanThere) {
                 "-ctk", "q8_0", "-tb", "1", "-t", "-1", "-s", "-1", "-no-cnv", "-q", "--stats", scratch_ / "s.json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(stats().at("decode_tokens"), 1); // the last -n counts
+    EXPECT_EQ(stats().at("ubatch_tokens"), 64);
+}
+
+TEST_F(Run, SaysWhichUbatchThePlanChose) {
+    for (const bool little : {false, true}) {
+        const Finished result = larder({"run", "-m", model_, "--ram", little ? "70M" : "1G", "-p", "a", "-n", "1", "-t",
+                                        "1", "-c", "4096", "--stats", scratch_ / "s.json"});
+        ASSERT_EQ(result.exit_code, 0) << result.err;
+        const uint32_t ubatch = stats().at("ubatch_tokens");
+        EXPECT_EQ(ubatch < 512, little) << ubatch;
+        EXPECT_THAT(result.err, HasSubstr("(ubatch " + std::to_string(ubatch) + "), overhead"));
+    }
+    EXPECT_THAT(larder({"run", "--help"}).out, HasSubstr("chosen by the plan, at most 512"));
 }
 
 TEST_F(Run, CtrlCStopsTheAnswerAndThenTheProgram) {

@@ -54,6 +54,43 @@ TEST_F(Verify, ComparesEachBudgetWithStockOnItsPathOfKernels) {
     }
 }
 
+// Another ubatch gives other last bits: all sides have the smallest that a plan chose, or the one that was named.
+TEST_F(Verify, ComparesAtOneUbatch) {
+    const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m --layers 8 --experts 64");
+    const std::vector<std::string> base = {"verify",
+                                           "-m",
+                                           model,
+                                           "--ram",
+                                           "82M",
+                                           "--ram",
+                                           "400M",
+                                           "-n",
+                                           "2",
+                                           "--kernels",
+                                           "plain",
+                                           "--out",
+                                           scratch_ / "ab-test.json"};
+    const auto ubatch_of_all = [&](const std::vector<std::string> &arguments) {
+        const Finished result = larder(arguments);
+        EXPECT_EQ(result.exit_code, 0) << result.err;
+        const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
+        for (const auto &run : json.at("runs")) {
+            EXPECT_EQ(run.at("equal"), true);
+            EXPECT_EQ(run.at("ubatch_tokens"), json.at("ubatch_tokens"));
+        }
+        EXPECT_EQ(json.at("runs").size(), 2U);
+        EXPECT_EQ(json.at("stocks").size(), 1U);
+        EXPECT_GT(json.at("positions"), 128);
+        return json.at("ubatch_tokens").get<uint32_t>();
+    };
+    const uint32_t chosen = ubatch_of_all(base);
+    EXPECT_GE(chosen, 32U);
+    EXPECT_LE(chosen, 128U);
+    std::vector<std::string> named = base;
+    named.insert(named.end(), {"-ub", "48"});
+    EXPECT_EQ(ubatch_of_all(named), 48U);
+}
+
 TEST_F(Verify, StatesTheErrorOfKernelsWithoutATwin) {
     const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
     const Finished result = larder(
