@@ -37,17 +37,17 @@ Touched touched_by(const RoutingTrace &trace, const ModelLayout &layout) {
     return touched;
 }
 
-TEST(PrefillReads, EachDistinctSliceOnceWithAnArenaSmallerThanTheExpertsOfALayer) {
-    const SmallModel model("--arch qwen3moe --quant q4_k_m --layers 3 --experts 32 --top-k 2");
+class PrefillReads : public testing::TestWithParam<int> {};
+
+TEST_P(PrefillReads, EachDistinctSliceOnceInAnArenaOfThisPercentOfALayersExperts) {
+    static const SmallModel model("--arch qwen3moe --quant q4_k_m --layers 3 --experts 32 --top-k 2");
     const ModelLayout layout = open_layout(model.path());
     EngineOptions options = model.options();
     options.batch_tokens = 64;
     options.ubatch_tokens = 64;
     options.trace_path = model.path() + ".trace";
-    options.wishes.arena_bytes = layout.routed_bytes / layout.n_layer;
+    options.wishes.arena_bytes = layout.routed_bytes / layout.n_layer * static_cast<uint64_t>(GetParam()) / 100;
     const std::unique_ptr<Engine> engine = Engine::open(options);
-    EXPECT_LT(engine->plan().arena_bytes, layout.routed_bytes / layout.n_layer);
-
     Session session(*engine, greedy());
     session.prefill(some_tokens(64, engine->n_vocab()));
     engine->close_trace();
@@ -59,6 +59,8 @@ TEST(PrefillReads, EachDistinctSliceOnceWithAnArenaSmallerThanTheExpertsOfALayer
     EXPECT_EQ(stats.slice_reads, touched.n_slice);
     EXPECT_EQ(stats.bytes_read, touched.window_bytes);
 }
+
+INSTANTIATE_TEST_SUITE_P(Arenas, PrefillReads, testing::Values(30, 50, 80, 90, 100, 130, 190));
 
 } // namespace
 } // namespace larder::test
