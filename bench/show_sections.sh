@@ -74,7 +74,7 @@ section_all_fits() {
         for kind in plain repacked; do
             progress "everything fits: pair $pair of $pairs, $kind"
             out="$folder/fits.$kind.$pair"
-            run "$out" "$build/larder" bench -m "$model" --residency arena,stock --kernels "$kind" -r 1 \
+            run "$out" "$build/larder" bench -m "$model" --no-probe --residency arena,stock --kernels "$kind" -r 1 \
                 -p "$n_prefill" -n "$n_walk" -f "$folder/walk.txt" -o jsonl
         done
     done
@@ -114,7 +114,7 @@ section_limited() {
         run_limited "$folder/limited.tg.$pair" "$build/larder" bench -m "$model" --cold -r 1 -p 0 -n "$n_decode" \
             --prompt "$first_words" --kernels "$kernels" -o jsonl
         echo "$cgroup_peak $cgroup_failcnt $cgroup_kills" >"$folder/limited.kernel.$pair"
-        run "$folder/ram.tg.$pair" "$build/larder" bench -m "$model" --residency stock --kernels plain -r 1 -p 0 \
+        run "$folder/ram.tg.$pair" "$build/larder" bench -m "$model" --no-probe --residency stock --kernels plain -r 1 -p 0 \
             -n "$n_decode" --prompt "$first_words" -o jsonl
         limited_prefill "$pair"
         limited_start "$pair"
@@ -125,13 +125,16 @@ section_limited() {
     print_limited_prefill
 }
 
+# What --kernels says, and the fastest there are.
+prefill_kernels() { printf '%s\n' "$kernels" fast | sort -u; }
+
 limited_prefill() { # PAIR
     local kind
-    for kind in "$kernels" fast; do
-        run_limited "$folder/limited.pp.$kind.$1" "$build/larder" bench -m "$model" --cold -r 1 -p "$n_prefill" -n 0 \
-            -f "$folder/walk.txt" --kernels "$kind" -o jsonl
+    for kind in $(prefill_kernels); do
+        run_limited "$folder/limited.pp.$kind.$1" "$build/larder" bench -m "$model" --no-probe --cold -r 1 \
+            -p "$n_prefill" -n 0 -f "$folder/walk.txt" --kernels "$kind" -o jsonl
     done
-    run "$folder/ram.pp.$1" "$build/larder" bench -m "$model" --residency stock --kernels repacked -r 1 \
+    run "$folder/ram.pp.$1" "$build/larder" bench -m "$model" --no-probe --residency stock --kernels repacked -r 1 \
         -p "$n_prefill" -n 0 -f "$folder/walk.txt" -o jsonl
 }
 
@@ -146,7 +149,7 @@ limited_stock() {
     local begin failed_before=$failures
     begin=$(date +%s.%N)
     run_limited "$folder/limited.stock" timeout -k 20 "$stock_seconds" "$build/larder" bench -m "$model" \
-        --residency stock --kernels plain --cold -r 1 -p 0 -n "$n_stock" --prompt "$first_words" -o jsonl
+        --no-probe --residency stock --kernels plain --cold -r 1 -p 0 -n "$n_stock" --prompt "$first_words" -o jsonl
     stock_took=$(calc %.0f "$(date +%s.%N) - $begin")
     stock_rate=$(row_field "$folder/limited.stock" stock tg tok_s)
     stock_bound=""
@@ -209,7 +212,7 @@ print_limited_account() {
 # shellcheck disable=SC2046 # lists of numbers
 print_limited_prefill() {
     local pair kind ratios waits=()
-    for kind in "$kernels" fast; do
+    for kind in $(prefill_kernels); do
         ratios=()
         for pair in $(seq "$pairs"); do
             ratios+=("$(calc %.4f "$(row_field "$folder/limited.pp.$kind.$pair" arena pp tok_s) / $(row_field "$folder/ram.pp.$pair" stock pp tok_s)")")
@@ -218,7 +221,6 @@ print_limited_prefill() {
             "at least 1.0 of stock in RAM, repacked" \
             "$(spread %.2f $(of_all "$folder/limited.pp.$kind" arena pp tok_s)) tok/s, stock $(spread %.2f $(of_all "$folder/ram.pp" stock pp tok_s))" \
             "$(spread %.3f "${ratios[@]}")" "$(met "$(median %.4f "${ratios[@]}")" '>=' 1.0)"
-        [ "$kernels" != fast ] || break
     done
     for pair in $(seq "$pairs"); do
         waits+=("$(calc %.3f "($(stat_field "$folder/start.$pair" load_ms) + $(stat_field "$folder/start.$pair" ttft_ms)) / 1000")")
@@ -312,7 +314,7 @@ section_bytes() {
         "$(calc %.4f "$slices / $(awk '$1 == "slices" { print $2 }' "$touched")")" \
         "$(met "$slices" '==' "$(awk '$1 == "slices" { print $2 }' "$touched")")"
     line "bytes read" "at most the slices' whole blocks" \
-        "$(gib "$bytes") GiB of $(gib "$windows"); the slices alone $(gib "$(awk '$1 == "slice_bytes" { print $2 }' "$touched")")" \
+        "$(mib "$bytes") MiB of $(mib "$windows"); the slices alone $(mib "$(awk '$1 == "slice_bytes" { print $2 }' "$touched")")" \
         "$(calc %.4f "$bytes / $windows")" "$(met "$bytes" '<=' "$windows")"
     line "read from disk by start-up, experts left out" "at most resident weights + 1 %" \
         "$(mib "$startup") MiB of $(mib "$resident")" "$(calc %.4f "$startup / $resident")" \

@@ -40,7 +40,8 @@ Touched touched_by(const RoutingTrace &trace, const ModelLayout &layout) {
 class PrefillReads : public testing::TestWithParam<int> {};
 
 TEST_P(PrefillReads, EachDistinctSliceOnceInAnArenaOfThisPercentOfALayersExperts) {
-    static const SmallModel model("--arch qwen3moe --quant q4_k_m --layers 3 --experts 32 --top-k 2");
+    static const SmallModel model(
+        "--arch qwen3moe --quant q4_k_m --layers 3 --experts 128 --top-k 4 --embd 256 --ff 256");
     const ModelLayout layout = open_layout(model.path());
     EngineOptions options = model.options();
     options.batch_tokens = 64;
