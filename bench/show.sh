@@ -72,6 +72,7 @@ fi
 : "${scratch:=$build}" "${report:=$build/show.md}"
 [[ $limit =~ ^[1-9][0-9]*[KMG]$ ]] || fail "--limit $limit: give it like 2560M"
 [[ $pairs =~ ^[1-9][0-9]*$ ]] || fail "--pairs $pairs: give a number"
+[[ $stock_seconds =~ ^[1-9][0-9]*$ ]] || fail "--stock-seconds $stock_seconds: give a number"
 [[ $words =~ ^[1-9][0-9]*$ ]] || fail "--words $words: give a number"
 [ -x "$build/larder" ] || fail "there is no $build/larder: run make build"
 [ -z "$model" ] || [ -r "$model" ] || fail "cannot read --model $model"
