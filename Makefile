@@ -1,6 +1,6 @@
 # The commands of the project. `make` lists them. Every one installs and builds what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test check sanitize bench format clean
+.PHONY: help setup configure build demo test check sanitize bench show format clean
 
 help:
 	@echo "make demo      build larder and run a model bigger than its budget"
@@ -8,6 +8,7 @@ help:
 	@echo "make check     format, static analysis and layering"
 	@echo "make sanitize  the unit tests under ASan/UBSan and TSan"
 	@echo "make bench     micro benchmarks"
+	@echo "make show      measure a 6 GB model in a 2.5 GB cgroup, and all else that was promised, in one report (root)"
 	@echo "make format    reformat the sources"
 	@echo "make clean     remove build/ (the built llama.cpp stays in the cache)"
 
@@ -35,6 +36,9 @@ sanitize: setup
 
 bench: build
 	@build/release/bench/store_bench
+
+show: build
+	@bench/show.sh $(SHOW)
 
 format: setup
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i

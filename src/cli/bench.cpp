@@ -99,7 +99,7 @@ std::vector<BenchRow> rows_of(const BenchFlags &flags, const std::vector<BenchTe
 
 // W_s: the rate at which this disk gives this model's slices at the best depth.
 double measured_slice_rate(const ModelLayout &layout, const BenchFlags &flags) {
-    if (layout.expert_tensors.empty()) {
+    if (layout.expert_tensors.empty() || flags.no_probe) {
         return 0;
     }
     if (flags.progress) {
@@ -224,6 +224,7 @@ void add_bench(CLI::App &app, CommandBody &body) {
         ->capture_default_str()
         ->group("Computing and reading");
     add_test_flags(*command, *flags);
+    command->add_flag("--no-probe", flags->no_probe, "do not measure the disk: there is no T_io and no limit then");
     command->add_option("-o,--output", flags->output, "md, csv, json or jsonl")
         ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
         ->capture_default_str();

@@ -29,6 +29,7 @@ struct BenchFlags {
     bool cold = false;
     bool warm = false; // the default, said aloud
     bool no_warmup = false;
+    bool no_probe = false;
     std::string output = "md";
     std::string svg;
     bool progress = false;

@@ -107,6 +107,16 @@ TEST_F(Bench, SaysInEachRowWhichUbatchWasInUse) {
     }
 }
 
+TEST_F(Bench, WithoutTheProbeTheDisksLimitIsNotTold) {
+    const json rows = rows_of(model(), {"--ram", "200M", "-p", "0", "-n", "4", "--no-probe"});
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_GT(rows[0].at("tok_s"), 0);
+    EXPECT_GT(rows[0].at("t_cpu_ms"), 0);
+    for (const char *key : {"disk_bytes_per_second", "t_io_ms", "limit_tok_s", "serial_tok_s", "limit_share"}) {
+        EXPECT_EQ(rows[0].at(key), nullptr) << key;
+    }
+}
+
 TEST_F(Bench, TokensThatAreDecodedAgainDoNotCount) {
     // Each of 8 tokens is decoded twice; half the accesses would be hits if both counted.
     const json rows = rows_of(model(), {"--ram", "200M", "-p", "0", "-n", "8", "--cold"});
