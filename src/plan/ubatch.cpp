@@ -65,7 +65,7 @@ MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfU
     if (plan && holds_all(*plan, layout)) {
         return *plan;
     }
-    const MemoryPlan smallest = plan_of(candidates.back()); // its refusal is the one that counts
+    MemoryPlan smallest = plan_of(candidates.back()); // its refusal is the one that counts
     for (size_t i = 1; i < candidates.size(); i++) {
         if (plan && leaves_enough(plan->arena_bytes, smallest.arena_bytes)) {
             return *plan;
