@@ -91,7 +91,7 @@ void run_round(Side &side, const Flags &flags, uint32_t round) {
 
 int bench(const Flags &flags) {
     std::vector<Side> sides;
-    for (const Kernels kernels : {Kernels::plain, Kernels::repacked, Kernels::fast}) {
+    for (const Kernels kernels : {Kernels::plain, Kernels::mixed, Kernels::repacked, Kernels::fast}) {
         for (const Residency residency : {Residency::stock, Residency::arena}) {
             const bool wanted = flags.only.empty() || flags.only == to_string(kernels);
             if (wanted && (residency == Residency::arena || kernels != Kernels::fast)) {
@@ -120,7 +120,7 @@ int main(int argc, char **argv) {
     CLI::App app("Stock llama.cpp and larder on each path of kernels, in turns");
     app.add_option("model", flags.model, "a GGUF that fits into RAM several times")->required();
     app.add_option("--arena", flags.arena, "at most this much for experts (default: all)");
-    app.add_option("--only", flags.only, "one path: plain, repacked or fast");
+    app.add_option("--only", flags.only, "one path: plain, mixed, repacked or fast");
     app.add_option("-t,--threads", flags.threads, "threads");
     app.add_option("--rounds", flags.rounds, "rounds that count");
     app.add_option("--prefill", flags.prefill, "tokens of the prompt");

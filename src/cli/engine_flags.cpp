@@ -34,8 +34,11 @@ const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", Fl
                                                                      {"0", FlashAttention::off}};
 const std::map<std::string, IoBackend> io_backend_names = {
     {"auto", IoBackend::automatic}, {"io_uring", IoBackend::uring}, {"pread", IoBackend::pread}};
-const std::map<std::string, std::optional<Kernels>> kernel_names = {
-    {"auto", std::nullopt}, {"plain", Kernels::plain}, {"repacked", Kernels::repacked}, {"fast", Kernels::fast}};
+const std::map<std::string, std::optional<Kernels>> kernel_names = {{"auto", std::nullopt},
+                                                                    {"plain", Kernels::plain},
+                                                                    {"mixed", Kernels::mixed},
+                                                                    {"repacked", Kernels::repacked},
+                                                                    {"fast", Kernels::fast}};
 const std::map<std::string, DirectIo> direct_io_names = {
     {"auto", DirectIo::automatic}, {"required", DirectIo::required}, {"off", DirectIo::off}};
 
@@ -103,8 +106,8 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
         ->group(computing);
     command
         .add_option("--kernels", flags.kernels,
-                    "plain (as llama.cpp --no-repack), repacked (as llama.cpp's default), fast (no bit-equal twin), or "
-                    "auto: repacked if all experts fit, else plain")
+                    "plain (as llama.cpp --no-repack), repacked (as llama.cpp's default), mixed (experts plain, the "
+                    "rest repacked), fast (no bit-equal twin), or auto: repacked if all experts fit, else mixed")
         ->check(CLI::IsMember(names_of(kernel_names)))
         ->capture_default_str()
         ->group(computing);

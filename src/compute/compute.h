@@ -36,16 +36,23 @@ extern const char *const expert_tensor_pattern;
 // first model is loaded; not thread-safe against a running graph. llama.cpp never chooses it by itself.
 ggml_backend_buffer_type *expert_buffer_type();
 
+// Allocates like ggml's CPU buffer type and is computed on by the same ops, but is not that one: an override that names
+// the CPU's own lets llama.cpp repack all the same, one that names this keeps a tensor plain.
+ggml_backend_buffer_type *plain_buffer_type();
+
 // Which kernels multiply, in the experts and in the resident matrices.
 enum class Kernels {
     plain,    // weights as in the file: stock llama.cpp with --no-repack
+    mixed,    // experts as in the file, the rest repacked: stock llama.cpp with experts in plain_buffer_type()
     repacked, // weights interleaved for faster kernels where ggml does so: stock llama.cpp's default
     fast,     // as repacked, with gemm where an expert has four rows or more: no stock twin
 };
 std::string_view to_string(Kernels kernels);
+constexpr bool repacks_resident(Kernels kernels) { return kernels != Kernels::plain; }
+constexpr bool repacks_experts(Kernels kernels) { return kernels == Kernels::repacked || kernels == Kernels::fast; }
 
 // Throws Error(engine) if larder does not have the kernels that stock llama.cpp would use on this CPU for these
-// experts. Never does for Kernels::plain.
+// experts. Never does where they stay plain.
 void check_kernels(const ModelLayout &layout, Kernels kernels);
 
 // --- resident matrices ---

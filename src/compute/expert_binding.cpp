@@ -27,7 +27,7 @@ class KernelChooser {
     const RepackedKernel *operator()(const ExpertTensor &tensor) {
         const TensorInfo &info = layout_.tensors[tensor.tensor];
         const auto type = static_cast<ggml_type>(info.type);
-        if (kernels_ == Kernels::plain) {
+        if (!repacks_experts(kernels_)) {
             return nullptr;
         }
         ggml_backend_buffer_type *stock =
@@ -41,7 +41,7 @@ class KernelChooser {
                         fmt::format("{}: llama.cpp keeps {} weights in its buffer type {} on this CPU, with a kernel "
                                     "that larder does not have",
                                     info.name, info.type_name, ggml_backend_buft_name(stock)),
-                        "use --kernels plain");
+                        "use --kernels mixed or plain");
         }
         return kernel;
     }
@@ -66,6 +66,8 @@ std::string_view to_string(Kernels kernels) {
     switch (kernels) {
     case Kernels::plain:
         return "plain";
+    case Kernels::mixed:
+        return "mixed";
     case Kernels::repacked:
         return "repacked";
     case Kernels::fast:

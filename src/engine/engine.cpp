@@ -13,6 +13,7 @@
 #include <malloc.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -91,10 +92,21 @@ void Engine::Impl::plan_with(Kernels wanted, const Machine &machine) {
     malloc_trim(0); // what the measurement used goes back before the weights come
 }
 
-// Repacking a slice takes as long as some tens of products with it, so it pays where slices stay (docs/kernels.md).
-void Engine::Impl::choose_kernels(const Machine &machine) {
+// False where there is no room, or no such kernel: another path may have what it needs.
+bool Engine::Impl::can_plan_with(Kernels wanted, const Machine &machine) {
     try {
-        plan_with(Kernels::repacked, machine);
+        plan_with(wanted, machine);
+        return true;
+    } catch (const Error &) {
+        malloc_trim(0);
+        return false;
+    }
+}
+
+// Repacking a slice takes as long as some tens of products with it, so it pays where slices stay; resident matrices
+// always do (docs/kernels.md).
+void Engine::Impl::choose_kernels(const Machine &machine) {
+    if (can_plan_with(Kernels::repacked, machine)) {
         bool all_stay = true;
         for (size_t i = 0; i < plan.slots.size(); i++) {
             all_stay = all_stay && plan.slots[i] >= layout.size_classes[i].n_slices;
@@ -102,10 +114,10 @@ void Engine::Impl::choose_kernels(const Machine &machine) {
         if (all_stay) {
             return;
         }
-    } catch (const Error &) { // no room, or no such kernel: the plain path may have what it needs
-        malloc_trim(0);
     }
-    plan_with(Kernels::plain, machine);
+    if (!can_plan_with(Kernels::mixed, machine)) {
+        plan_with(Kernels::plain, machine);
+    }
 }
 
 OnRoute Engine::Impl::record_routes() {
@@ -158,9 +170,15 @@ void Engine::Impl::open_stock() {
     layout.metadata.reset();
     kernels = options.kernels.value_or(Kernels::plain);
     if (kernels == Kernels::fast) {
-        throw Error(ErrorKind::usage, "stock llama.cpp has no kernels 'fast'", "use plain or repacked");
+        throw Error(ErrorKind::usage, "stock llama.cpp has no kernels 'fast'", "use plain, mixed or repacked");
     }
-    model.reset(llama_model_load_from_file(options.model_path.c_str(), model_params(kernels == Kernels::repacked)));
+    llama_model_params params = model_params(repacks_resident(kernels));
+    const std::array<llama_model_tensor_buft_override, 2> experts_plain = {
+        {{expert_tensor_pattern, plain_buffer_type()}, {nullptr, nullptr}}};
+    if (!repacks_experts(kernels) && repacks_resident(kernels)) {
+        params.tensor_buft_overrides = experts_plain.data();
+    }
+    model.reset(llama_model_load_from_file(options.model_path.c_str(), params));
     if (model == nullptr) {
         throw Error(ErrorKind::model,
                     fmt::format("{}: llama.cpp cannot load the model: {}", options.model_path, take_llama_errors()));

@@ -47,7 +47,8 @@ struct EngineOptions {
     std::string cache_type_k = "f16";
     std::string cache_type_v = "f16";
     FlashAttention flash_attention = FlashAttention::automatic;
-    // None: repacked if all experts fit into the arena, else plain. With Residency::stock: plain.
+    // None: repacked if all experts fit into the arena, else mixed, or plain where that cannot be. With
+    // Residency::stock: plain.
     std::optional<Kernels> kernels;
     bool logits_for_all = false; // keep logits of every token of a batch, not of the last only
     PlanWishes wishes;

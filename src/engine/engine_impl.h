@@ -53,6 +53,7 @@ class Engine::Impl {
 
     void make_the_plan();
     void plan_with(Kernels wanted, const Machine &machine);
+    bool can_plan_with(Kernels wanted, const Machine &machine);
     void choose_kernels(const Machine &machine);
     void open_arena();
     void open_stock();

@@ -77,7 +77,7 @@ void check_context_can_be_measured(const EngineOptions &resolved, const Machine 
 
 Measurement measure(const ModelLayout &layout, Kernels kernels) {
     const Placement experts_away;
-    llama_model_params params = model_params(kernels != Kernels::plain);
+    llama_model_params params = model_params(repacks_resident(kernels));
     params.tensor_buft_overrides = experts_away.overrides();
     params.no_alloc = true;
     params.load_mode = LLAMA_LOAD_MODE_NONE; // nothing is mapped
@@ -109,8 +109,8 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);
     const auto n_vocab = static_cast<uint64_t>(llama_vocab_n_tokens(llama_model_get_vocab(measured.model.get())));
     fixed.compute += output_bytes(resolved, n_vocab) + work_bytes(layout, resolved);
-    if (measured.kernels != Kernels::plain) {
-        fixed.compute += threads * repack_bytes(layout);
+    if (repacks_resident(measured.kernels)) {
+        fixed.compute += (repacks_experts(measured.kernels) ? threads : 1) * repack_bytes(layout);
     }
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
     fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +

@@ -28,7 +28,7 @@ class Run : public testing::Test {
 };
 
 TEST_F(Run, TheSameSeedAndKernelsGiveTheSameAnswerWhateverTheArena) {
-    for (const std::string kernels : {"plain", "repacked", "fast"}) {
+    for (const std::string kernels : {"plain", "mixed", "repacked", "fast"}) {
         const std::vector<std::string> base = {"run", "-m", model_, "-p", "a b c",     "-n",
                                                "12",  "-s", "7",    "-q", "--kernels", kernels};
         std::vector<std::string> small = base;
@@ -42,7 +42,7 @@ TEST_F(Run, TheSameSeedAndKernelsGiveTheSameAnswerWhateverTheArena) {
 }
 
 TEST_F(Run, SaysWhichKernelsItChose) {
-    for (const auto &[arena, kernels] : {std::pair{"1G", "repacked"}, std::pair{"3M", "plain"}}) {
+    for (const auto &[arena, kernels] : {std::pair{"1G", "repacked"}, std::pair{"3M", "mixed"}}) {
         const Finished result = larder({"run", "-m", model_, "--arena", arena, "-p", "a", "-n", "1", "--temp", "0",
                                         "--stats", scratch_ / "s.json"});
         ASSERT_EQ(result.exit_code, 0) << result.err;

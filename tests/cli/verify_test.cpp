@@ -43,9 +43,9 @@ TEST_F(Verify, ComparesEachBudgetWithStockOnItsPathOfKernels) {
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
     ASSERT_EQ(json.at("stocks").size(), 2U);
-    EXPECT_EQ(json.at("stocks").at(0).at("kernels"), "plain");
+    EXPECT_EQ(json.at("stocks").at(0).at("kernels"), "mixed");
     EXPECT_EQ(json.at("stocks").at(1).at("kernels"), "repacked");
-    EXPECT_EQ(json.at("runs").at(0).at("kernels"), "plain");
+    EXPECT_EQ(json.at("runs").at(0).at("kernels"), "mixed");
     EXPECT_GT(json.at("runs").at(0).at("evictions"), 0);
     EXPECT_EQ(json.at("runs").at(1).at("kernels"), "repacked");
     for (const auto &run : json.at("runs")) {

@@ -16,16 +16,36 @@ bool repacks_q4() { return repack_buffer_type() != nullptr && ggml_cpu_has_avx2(
 
 Kernels planned(const EngineOptions &options) { return plan_only(options).kernels; }
 
-TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndPlainWhereTheyDoNot) {
+TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndMixedWhereTheyDoNot) {
     EngineOptions options = attention_model().options();
     EXPECT_EQ(planned(options), Kernels::repacked);
     options.wishes.arena_bytes = open_layout(options.model_path).routed_bytes / 2;
+    EXPECT_EQ(planned(options), Kernels::mixed);
+}
+
+// The model's head is its token embeddings, which are there twice when repacked.
+TEST(ChoiceOfKernels, IsPlainWhereResidentMatricesHaveNoRoomToBeRepacked) {
+    if (!repacks_q4()) {
+        GTEST_SKIP() << "ggml repacks Q4_0 from AVX2 on";
+    }
+    const SmallModel model("--arch gemma4 --quant q4_0 --embd 1024 --vocab 65536");
+    EngineOptions options = model.options();
+    options.wishes.reserve_bytes = 0;
+    options.kernels = Kernels::plain;
+    const MemoryPlan plain = plan_only(options).memory;
+    const uint64_t embedding_bytes = open_layout(model.path()).find("token_embd.weight")->extent.bytes;
+    options.wishes.arena_bytes = plain.floor_bytes;
+    options.wishes.budget_bytes = plain.fixed.resident + plain.fixed.kv + plain.fixed.compute + plain.fixed.overhead +
+                                  plain.floor_bytes + embedding_bytes / 2;
+    options.kernels.reset();
     EXPECT_EQ(planned(options), Kernels::plain);
+    *options.wishes.budget_bytes += embedding_bytes;
+    EXPECT_EQ(planned(options), Kernels::mixed);
 }
 
 TEST(ChoiceOfKernels, IsTheUsersWhereOneIsNamed) {
     EngineOptions options = attention_model().options();
-    for (const Kernels kernels : {Kernels::plain, Kernels::repacked, Kernels::fast}) {
+    for (const Kernels kernels : {Kernels::plain, Kernels::mixed, Kernels::repacked, Kernels::fast}) {
         options.kernels = kernels;
         EXPECT_EQ(planned(options), kernels);
         EXPECT_EQ(Engine::open(options)->kernels(), kernels);
@@ -39,6 +59,30 @@ TEST(ChoiceOfKernels, OfStockKnowsNoFastOnes) {
     const Error error = error_of([&] { Engine::open(options); });
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_THAT(error.what(), HasSubstr("stock llama.cpp has no kernels 'fast'"));
+}
+
+// Else comparing `mixed` with its stock twin would not say which weights are plain.
+TEST(KernelPaths, GiveOtherBitsEach) {
+    if (!repacks_q4()) {
+        GTEST_SKIP() << "ggml repacks Q4_0 from AVX2 on";
+    }
+    EngineOptions options = attention_model().options();
+    std::vector<std::vector<float>> logits;
+    for (const Residency residency : {Residency::arena, Residency::stock}) {
+        for (const Kernels kernels : {Kernels::plain, Kernels::mixed, Kernels::repacked}) {
+            options.residency = residency;
+            options.kernels = kernels;
+            const auto engine = Engine::open(options);
+            Session session(*engine, greedy());
+            ASSERT_TRUE(session.prefill(some_tokens(9, engine->n_vocab())));
+            logits.push_back(logits_of(session));
+        }
+    }
+    for (size_t i = 0; i < logits.size(); i++) {
+        for (size_t j = 0; j < i; j++) {
+            EXPECT_EQ(same_bits(logits[i], logits[j]), i == j + 3) << i << " and " << j;
+        }
+    }
 }
 
 // A dense model whose output head is its token embeddings: looked up plain and multiplied repacked.

@@ -169,6 +169,21 @@ INSTANTIATE_TEST_SUITE_P(Models, EqualityOfRepacked,
                                          ModelCase{"qwen2moe_q5_k_m", "--arch qwen2moe --quant q5_k_m"}),
                          [](const auto &model) { return model.param.name; });
 
+// Experts plain and the rest repacked, as stock does when experts are kept out of its repack buffer.
+class EqualityOfMixed : public Equality {};
+
+TEST_P(EqualityOfMixed, LogitsAreStocksToTheLastBitWithACacheOfOneTokensExperts) {
+    const std::string model = make_model(scratch_, "model.gguf", GetParam().arguments);
+    compare_at(model, 1, 1, Kernels::mixed, {1, 7});
+    compare_at(model, 32, 2, Kernels::mixed, {7, 130});
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EqualityOfMixed,
+                         testing::Values(ModelCase{"qwen3moe_q4_k_m", "--arch qwen3moe --quant q4_k_m"},
+                                         ModelCase{"gemma4_q4_0", "--arch gemma4 --quant q4_0"}, // tied embeddings
+                                         ModelCase{"gptoss_mxfp4", "--arch gpt-oss --quant mxfp4"}),
+                         [](const auto &model) { return model.param.name; });
+
 TEST(EqualityOfShards, AModelInShardsGivesTheLogitsOfTheWhole) {
     const Scratch scratch;
     const std::string whole = make_model(scratch, "whole.gguf", "--arch qwen3moe --quant q4_k_m");
