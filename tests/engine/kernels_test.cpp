@@ -23,24 +23,22 @@ TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndMixedWhereTheyDoNot) {
     EXPECT_EQ(planned(options), Kernels::mixed);
 }
 
-// The model's head is its token embeddings, which are there twice when repacked.
+// A dense model whose head is its token embeddings, which are there twice when repacked.
 TEST(ChoiceOfKernels, IsPlainWhereResidentMatricesHaveNoRoomToBeRepacked) {
     if (!repacks_q4()) {
         GTEST_SKIP() << "ggml repacks Q4_0 from AVX2 on";
     }
-    const SmallModel model("--arch gemma4 --quant q4_0 --embd 1024 --vocab 65536");
+    const SmallModel model("--arch qwen3 --quant q4_0 --embd 1024 --vocab 65536");
     EngineOptions options = model.options();
     options.wishes.reserve_bytes = 0;
     options.kernels = Kernels::plain;
-    const MemoryPlan plain = plan_only(options).memory;
+    const FixedBytes plain = plan_only(options).memory.fixed;
     const uint64_t embedding_bytes = open_layout(model.path()).find("token_embd.weight")->extent.bytes;
-    options.wishes.arena_bytes = plain.floor_bytes;
-    options.wishes.budget_bytes = plain.fixed.resident + plain.fixed.kv + plain.fixed.compute + plain.fixed.overhead +
-                                  plain.floor_bytes + embedding_bytes / 2;
+    options.wishes.budget_bytes = plain.resident + plain.kv + plain.compute + plain.overhead + embedding_bytes / 2;
     options.kernels.reset();
     EXPECT_EQ(planned(options), Kernels::plain);
     *options.wishes.budget_bytes += embedding_bytes;
-    EXPECT_EQ(planned(options), Kernels::mixed);
+    EXPECT_EQ(planned(options), Kernels::repacked);
 }
 
 TEST(ChoiceOfKernels, IsTheUsersWhereOneIsNamed) {

@@ -174,7 +174,7 @@ class EqualityOfMixed : public Equality {};
 
 TEST_P(EqualityOfMixed, LogitsAreStocksToTheLastBitWithACacheOfOneTokensExperts) {
     const std::string model = make_model(scratch_, "model.gguf", GetParam().arguments);
-    compare_at(model, 1, 1, Kernels::mixed, {1, 7});
+    compare_at(model, 1, 1, Kernels::mixed, {7, 40});
     compare_at(model, 32, 2, Kernels::mixed, {7, 130});
 }
 
