@@ -27,7 +27,8 @@ double stddev_of(const std::vector<double> &values, double mean) {
 
 // What the disk and the processor allow: both at once at best, one after the other at worst.
 void add_limits(RowFigures &figures) {
-    if (!figures.t_cpu_ms) {
+    const bool disk_unknown = figures.bytes_read_token > 0 && !figures.t_io_ms;
+    if (!figures.t_cpu_ms || disk_unknown) {
         return;
     }
     const double t_io = figures.t_io_ms.value_or(0);

@@ -108,7 +108,7 @@ TEST_F(Bench, SaysInEachRowWhichUbatchWasInUse) {
 }
 
 TEST_F(Bench, WithoutTheProbeTheDisksLimitIsNotTold) {
-    const json rows = rows_of(model(), {"--ram", "200M", "-p", "0", "-n", "4", "--no-probe"});
+    const json rows = rows_of(model(), {"--ram", "200M", "-p", "0", "-n", "4", "--cold", "--no-probe"});
     ASSERT_EQ(rows.size(), 1U);
     EXPECT_GT(rows[0].at("tok_s"), 0);
     EXPECT_GT(rows[0].at("t_cpu_ms"), 0);
