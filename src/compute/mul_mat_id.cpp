@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t chunk_rows = 64;
 static_assert(chunk_rows % repack_rows_min == 0);
 // Tokens that each expert of a block had, for every expert of the next one to have some for certain.
-constexpr uint32_t rows_for_certainty = 4;
+constexpr uint32_t rows_for_certainty = 16;
 constexpr size_t section_alignment = 64;
 
 // Where things lie in the op's work memory. The quantised activations come first: ggml's panel kernel expects them

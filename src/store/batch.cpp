@@ -30,8 +30,8 @@ SlotTable make_table(const ModelLayout &layout, std::span<const uint64_t> slots)
 
 ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader)
     : sources_(layout), arena_(layout.size_classes, slots), prefault_(arena_.base(), arena_.bytes()),
-      table_(make_table(layout, slots)), uses_(table_.slots()), class_demand_(slots.size()), reader_(reader),
-      ready_order_(sources_.slices_of_tensor_max()) {
+      table_(make_table(layout, slots)), uses_(table_.slots()), class_demand_(slots.size()), streams_(slots.size()),
+      reader_(reader), ready_order_(sources_.slices_of_tensor_max()) {
     queue_.reserve(sources_.slices_of_tensor_max());
     demanded_.reserve(sources_.slices_of_tensor_max());
     following_.reserve(sources_.slices_of_layer_max());
@@ -61,6 +61,11 @@ void ExpertStore::Impl::begin(std::span<const SliceIndex> demanded, std::span<co
     }
     claim_demanded();
     select_following(following);
+    if (first_of_layer) {
+        for (uint32_t size_class = 0; size_class < streams_.size(); ++size_class) {
+            streams_[size_class] = class_demand_[size_class].slices > table_.slots(size_class);
+        }
+    }
     start_queued();
     start_following();
 }
@@ -246,16 +251,17 @@ void ExpertStore::Impl::select_following(std::span<const SliceIndex> following) 
     std::ranges::sort(following_);
 }
 
-// No more than a window of the queue at a time: what was released of it is the next victim, so that a long prefill
-// streams through a few slots instead of pinning, and thereby evicting, all there are.
+// Where a layer streams, no more than a window of the queue at a time: what was released of it is the next victim, so
+// that a long prefill passes through a few slots instead of pinning, and thereby evicting, all there are.
 bool ExpertStore::Impl::start_queued() {
     const size_t first = queue_next_;
     for (; queue_next_ < queue_.size(); ++queue_next_) {
         const Queued &next = queue_[queue_next_];
-        if (n_streaming_ == streaming_max) {
+        const uint32_t size_class = sources_.size_class(next.slice);
+        if (streams_[size_class] && n_streaming_ == streaming_max) {
             break;
         }
-        const SlotTable::Acquired acquired = table_.acquire(sources_.size_class(next.slice), next.slice);
+        const SlotTable::Acquired acquired = table_.acquire(size_class, next.slice);
         if (acquired.slot == no_slot) {
             break;
         }

@@ -108,6 +108,7 @@ class ExpertStore::Impl {
     uint32_t n_streaming_ = 0;              // slots with SlotUse::streaming
     std::vector<SliceIndex> following_;     // absent following slices that may be started
     std::vector<ClassDemand> class_demand_; // by size class
+    std::vector<bool> streams_;             // by size class: the layer at work asks for more than it has slots
     std::vector<ReadRequest> started_;      // to be submitted: never any while there is a poller
 
     // Used by the poller, and under mutex_ when there is none.

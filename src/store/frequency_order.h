@@ -63,7 +63,7 @@ class FrequencyOrder final : public EvictionOrder {
         uint32_t first_expert = 0;
         uint32_t end_expert = 0;
         float unit = 1;         // what a use in decoding adds to a count
-        uint32_t few_steps = 0; // steps of few tokens so far
+        uint32_t few_steps = 1; // steps of few tokens so far, counted from 1: an expert that was in none has 0
         uint32_t blocked = 0;   // slots pinned or kept
     };
     struct Use {

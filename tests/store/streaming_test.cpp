@@ -134,29 +134,25 @@ TEST(Streaming, ReleasingReapsWhatHasArrived) {
 }
 
 TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
-    // Decoding has filled 40 slots with what it uses; 64 experts stream past, and no more than 32 of them at a time.
-    StoreOnSim store{make_layout(3, 64, 2), {160, 64}};
-    std::vector<uint32_t> used(40);
-    std::iota(used.begin(), used.end(), 0U);
-    std::vector<SliceIndex> decoding = store.slices(1, up, used);
-    for (int token = 0; token < 3; ++token) {
-        for (size_t first = 0; first < decoding.size(); first += 8) {
-            store.run({decoding.begin() + static_cast<std::ptrdiff_t>(first),
-                       decoding.begin() + static_cast<std::ptrdiff_t>(first + 8)},
-                      {}, true);
-        }
+    StoreOnSim store{make_layout(3, 64, 2), {100, 64}};
+    const auto experts = [](uint32_t first, uint32_t count) {
+        std::vector<uint32_t> numbers(count);
+        std::iota(numbers.begin(), numbers.end(), first);
+        return numbers;
+    };
+    // Decoding uses 40 experts again and again; the other 60 slots hold what was used once.
+    for (uint32_t first = 0; first < 3 * 40; first += 8) {
+        store.run(store.slices(1, up, experts(first % 40, 8)), {}, true);
     }
-    store.run(store.slices(2, up, used)); // the other slots hold what is used once
-    store.run(store.slices(2, gate, used));
-    store.run(store.slices(2, up, {41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60}));
-    store.run(store.slices(2, gate, {41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60}));
+    store.run(store.slices(2, up, experts(0, 60)), {}, true, {std::vector<uint32_t>(60, 1), 60});
+    const auto decoding = store.slices(1, up, experts(0, 40));
     ASSERT_TRUE(store.resident(decoding));
 
-    std::vector<uint32_t> all(64);
-    std::iota(all.begin(), all.end(), 0U);
+    // Up and gate of 64 experts are more than 100 slots.
+    const auto all = store.slices(0, up, experts(0, 64));
     store.disk.forget_requests();
     store.disk.hold();
-    store->begin(store.slices(0, up, all), {}, true, {std::vector<uint32_t>(64, 1), 64});
+    store->begin(all, store.slices(0, gate, experts(0, 64)), true, {std::vector<uint32_t>(64, 1), 64});
     store->start_reads();
     EXPECT_EQ(store.disk.request_count(), 32U);
     store.disk.let(1000);
@@ -165,7 +161,8 @@ TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
         store->release(position);
     }
     store->end();
-    EXPECT_EQ(store.disk.request_count(), 64U);
+    EXPECT_EQ(store.run(store.slices(0, gate, experts(0, 64))).size(), 64U);
+    EXPECT_EQ(store.disk.request_count(), 128U);
     EXPECT_TRUE(store.resident(decoding));
 }
 

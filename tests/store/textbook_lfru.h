@@ -17,7 +17,7 @@ class TextbookLfru {
   public:
     TextbookLfru(uint32_t layers, uint32_t experts)
         : layers_(layers), experts_(experts), unit_(layers, 1), count_(size_t{layers} * experts, 0),
-          last_(size_t{layers} * experts, 0), few_steps_(layers, 0) {}
+          last_(size_t{layers} * experts, 0), few_steps_(layers, 1) {}
 
     void begin_step(uint32_t layer, uint32_t tokens) {
         for (auto &[slot, held] : held_) {
