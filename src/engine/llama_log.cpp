@@ -6,6 +6,8 @@
 #include "llama.h"
 #include "log.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -49,8 +51,15 @@ void on_log(ggml_log_level level, const char *text, void * /*user*/) {
     }
 }
 
-// ggml ends the process where a model's metadata contradicts itself in a way it did not expect. That is one line too.
+// ggml ends the process where a model's metadata contradicts itself in a way it did not expect. That is one line too,
+// though all compute threads may come here at once.
 void on_abort(const char *message) {
+    static std::atomic_flag said;
+    if (said.test_and_set()) {
+        while (true) {
+            pause(); // until the first one has ended the process
+        }
+    }
     std::fputs(("error: llama.cpp stopped at an impossible state: " + printable(message) +
                 "; the model's metadata may be damaged: get the file again, or report this\n")
                    .c_str(),
