@@ -1,7 +1,7 @@
 // prefault.h — lets the kernel hand out an arena's memory before the first reads want it.
 //
-// A page costs its zeroing when it is first touched: 0.1 s a GiB at best, ten times that on a host that must find the
-// memory first. Left to the reads, compute threads pay it while they hand requests to the kernel. A thread of idle
+// A page costs its zeroing when it is first touched, and far more on a virtual machine whose host must find the memory
+// first. Left to the reads, compute threads pay it while they hand requests to the kernel. A thread of idle
 // priority touches the arena from its beginning, in the order in which slots are first used, while resident weights are
 // still being read, and stops for whoever else wants the core.
 //
