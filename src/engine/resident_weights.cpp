@@ -8,12 +8,14 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <utility>
 
 namespace larder {
@@ -126,6 +128,24 @@ void ResidentWeights::copy_out(const Chunk &chunk, const char *from) {
     }
 }
 
+// Before the first write makes pages of them: each token passes over all of these weights, and translating addresses
+// by small pages takes a part of its time (docs/benchmarks.md). Refused where the kernel has none: slower, not wrong.
+void ResidentWeights::ask_for_huge_pages() const {
+    std::set<ggml_backend_buffer_t> buffers;
+    for (const Piece &piece : pieces_) {
+        buffers.insert(piece.tensor->buffer);
+    }
+    const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    for (ggml_backend_buffer_t buffer : buffers) {
+        const auto begin = reinterpret_cast<uintptr_t>(ggml_backend_buffer_get_base(buffer));
+        const uintptr_t first = align_up(begin, page_bytes);
+        const uintptr_t last = align_down(begin + ggml_backend_buffer_get_size(buffer), page_bytes);
+        if (first < last) {
+            madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);
+        }
+    }
+}
+
 void ResidentWeights::load(const std::function<void(uint64_t, uint64_t)> &progress) {
     if (!complaint_.empty()) {
         throw Error(ErrorKind::model, fmt::format("{}: {}", layout_.files.front(), complaint_),
@@ -134,6 +154,7 @@ void ResidentWeights::load(const std::function<void(uint64_t, uint64_t)> &progre
     std::sort(pieces_.begin(), pieces_.end(), [](const Piece &a, const Piece &b) {
         return std::pair(a.extent.file, a.extent.offset) < std::pair(b.extent.file, b.extent.offset);
     });
+    ask_for_huge_pages();
     const std::vector<Chunk> reads = chunks();
     uint64_t total = 0;
     for (const Chunk &read : reads) {
