@@ -18,6 +18,7 @@ usage: bench/show.sh [OPTIONS]
   --limit SIZE     of the cgroup, in K, M or G (default 2560M; 128M with --quick)
   --pairs N        how often what is compared is measured in turns (default 3; 1 with --quick)
   --kernels NAME   of larder in the cgroup (default auto)
+  --sections LIST  which of them, like 1,2 (default 1,2,3,4,5,6; docs/benchmarks.md numbers them)
   --stock-seconds  how long stock may take in the cgroup (default 300; 20 with --quick)
   --build DIR      where larder is built (default build/release)
   --scratch DIR    where the model is made; on the disk to measure (default: the build folder)
@@ -35,12 +36,12 @@ progress() { printf 'show: %s\n' "$*" >&2; }
 
 # --- options ---
 
-quick=false model="" words=156 limit="" pairs="" kernels=auto stock_seconds="" build="$root/build/release" scratch="" report=""
+quick=false model="" words=156 limit="" pairs="" kernels=auto sections=1,2,3,4,5,6 stock_seconds="" build="$root/build/release" scratch="" report=""
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) quick=true ;;
     --help | -h) usage && exit 0 ;;
-    --model | --words | --limit | --pairs | --kernels | --stock-seconds | --build | --scratch | --out)
+    --model | --words | --limit | --pairs | --kernels | --sections | --stock-seconds | --build | --scratch | --out)
         [ $# -ge 2 ] || fail "$1 wants a value; --help shows what there is"
         case $1 in
         --model) model=$2 ;;
@@ -48,6 +49,7 @@ while [ $# -gt 0 ]; do
         --limit) limit=$2 ;;
         --pairs) pairs=$2 ;;
         --kernels) kernels=$2 ;;
+        --sections) sections=$2 ;;
         --stock-seconds) stock_seconds=$2 ;;
         --build) build=$2 ;;
         --scratch) scratch=$2 ;;
@@ -73,6 +75,7 @@ fi
 [[ $limit =~ ^[1-9][0-9]*[KMG]$ ]] || fail "--limit $limit: give it like 2560M"
 [[ $pairs =~ ^[1-9][0-9]*$ ]] || fail "--pairs $pairs: give a number"
 [[ $stock_seconds =~ ^[1-9][0-9]*$ ]] || fail "--stock-seconds $stock_seconds: give a number"
+[[ $sections =~ ^[1-6](,[1-6])*$ ]] || fail "--sections $sections: give them like 1,2"
 [[ $words =~ ^[1-9][0-9]*$ ]] || fail "--words $words: give a number"
 [ -x "$build/larder" ] || fail "there is no $build/larder: run make build"
 [ -z "$model" ] || [ -r "$model" ] || fail "cannot read --model $model"
@@ -170,12 +173,10 @@ recited_text "$n_prefill" >"$folder/prompt.txt"
 
 {
     print_head
-    section_all_fits
-    section_limited
-    section_fast_disk
-    section_hit_rates
-    section_bytes
-    section_bookkeeping
+    name_of=([1]=all_fits [2]=limited [3]=fast_disk [4]=hit_rates [5]=bytes [6]=bookkeeping)
+    for section in $(tr , '\n' <<<"$sections" | sort -u); do
+        "section_${name_of[$section]}"
+    done
 } >"$report"
 cat "$report"
 [ "$failures" -eq 0 ] || fail "$failures measurements failed; the report is in $report"

@@ -98,7 +98,6 @@ class ExpertBinding::Impl {
         scratch_.demanded_expert.reserve(n_expert_max);
         scratch_.demanded_rows.reserve(n_expert_max);
         scratch_.following.reserve(size_t{4} * n_expert_max);
-        scratch_.ahead.reserve(n_expert_max);
         weights_.reserve(layout.expert_tensors.size());
         KernelChooser choose(layout, kernels);
         for (const ExpertTensor &tensor : layout.expert_tensors) {
@@ -135,15 +134,10 @@ class ExpertBinding::Impl {
         weights.scratch = &scratch_;
         weights.tensor = &tensor;
         uint32_t place = 0;
-        const uint32_t group_last = std::ranges::max(layout_.expert_tensors, {}, &ExpertTensor::group).group;
         for (const ExpertTensor &other : layout_.expert_tensors) {
-            if (other.group == tensor.group + 1 && other.group != group_last) {
-                weights.next_block.push_back(&other);
-            }
             if (other.group != tensor.group) {
                 continue;
             }
-            weights.all_bits |= 1U << place;
             if (&other == &tensor) {
                 weights.bit = 1U << place;
             } else {

@@ -25,8 +25,6 @@ struct OpScratch {
     // slices of the others. A block begins when its group changes or a tensor comes up again.
     int64_t group = -1;
     uint32_t seen = 0;
-    Projection first = Projection::gate; // of that block, the one whose op ran first
-    std::vector<SliceIndex> ahead;       // to be read while no op of ours runs
     OnRoute on_route;
     std::vector<int32_t> route; // of one block, for on_route
 };
@@ -39,11 +37,7 @@ struct ExpertWeights {
     void *repack_traits = nullptr;
     bool gemm = false;                          // where there is a kernel: gemm for groups of four rows
     uint32_t bit = 0;                           // of `seen`
-    uint32_t all_bits = 0;                      // of the group
     std::vector<const ExpertTensor *> siblings; // the other expert tensors of the same group
-    // Those of the group after it; none if that is the last, which a prefill evaluates only for tokens whose logits are
-    // wanted.
-    std::vector<const ExpertTensor *> next_block;
 };
 
 } // namespace larder

@@ -22,8 +22,6 @@ namespace {
 // Rows of a slice that are handed to a thread at a time.
 constexpr int64_t chunk_rows = 64;
 static_assert(chunk_rows % repack_rows_min == 0);
-// Tokens that each expert of a block had, for every expert of the next one to have some for certain.
-constexpr uint32_t rows_for_certainty = 16;
 constexpr size_t section_alignment = 64;
 
 // Where things lie in the op's work memory. The quantised activations come first: ggml's panel kernel expects them
@@ -93,8 +91,7 @@ class Run {
         }
         multiply_chunks();
         if (scratch_.threads_left.fetch_sub(1, std::memory_order_acq_rel) == 1) { // ggml lets nobody past its node yet
-            read_ahead();
-            store_.end(scratch_.ahead);
+            store_.end();
             if (store_.failed()) {
                 std::memset(op_->data, 0, ggml_nbytes(op_));
             }
@@ -177,7 +174,6 @@ class Run {
             scratch_.group != expert_weights_.tensor->group || (scratch_.seen & expert_weights_.bit) != 0;
         if (first) {
             scratch_.group = expert_weights_.tensor->group;
-            scratch_.first = expert_weights_.tensor->projection;
             scratch_.seen = 0;
             for (const ExpertTensor *sibling : expert_weights_.siblings) {
                 for (const uint32_t e : scratch_.demanded_expert) {
@@ -191,23 +187,6 @@ class Run {
         scratch_.seen |= expert_weights_.bit;
         store_.begin(scratch_.demanded, scratch_.following, first,
                      {scratch_.demanded_rows, static_cast<uint32_t>(ids_->ne[1])});
-    }
-
-    // After the last op of a block that every expert had several tokens of: the next block will need all of its experts
-    // too, and attention leaves the disk idle until then.
-    void read_ahead() {
-        scratch_.ahead.clear();
-        const auto used_well = [](uint32_t rows) { return rows >= rows_for_certainty; };
-        if (scratch_.seen != expert_weights_.all_bits ||
-            scratch_.demanded_rows.size() != expert_weights_.tensor->n_expert ||
-            !std::ranges::all_of(scratch_.demanded_rows, used_well)) {
-            return;
-        }
-        for (const ExpertTensor *tensor : expert_weights_.next_block) {
-            for (uint32_t e = 0; tensor->projection == scratch_.first && e < tensor->n_expert; e++) {
-                scratch_.ahead.push_back(tensor->first_slice + e);
-            }
-        }
     }
 
     void report_route() {

@@ -106,7 +106,7 @@ void ExpertStore::Impl::release(uint32_t position) {
 }
 
 // Slices that fail to be ready by now (the batch failed, or its user gave up) stay in flight and become ordinary ones.
-void ExpertStore::Impl::end(std::span<const SliceIndex> ahead) {
+void ExpertStore::Impl::end() {
     const std::lock_guard lock(mutex_);
     LARDER_CHECK(batch_open_ && !polling_);
     mark_used();
@@ -123,9 +123,6 @@ void ExpertStore::Impl::end(std::span<const SliceIndex> ahead) {
     demanded_.clear();
     n_ready_.store(0, std::memory_order_relaxed);
     batch_open_ = false;
-    if (!batch_failed_) {
-        start_ahead(ahead);
-    }
     submit_started(); // also slices that follow, if nobody had to wait for them
 }
 

@@ -44,7 +44,7 @@ class ExpertStore::Impl {
     void start_reads();
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
-    void end(std::span<const SliceIndex> ahead);
+    void end();
 
     std::optional<Error> take_error();
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -66,7 +66,6 @@ class ExpertStore::Impl {
     void select_following(std::span<const SliceIndex> following);
     bool start_queued(); // true if a read was started
     void start_following();
-    void start_ahead(std::span<const SliceIndex> ahead);
     void start_read(SlotTable::Acquired acquired, SliceIndex slice);
     void submit_started();
     void drop_queue();

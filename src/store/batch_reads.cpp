@@ -11,9 +11,6 @@ namespace {
 
 // Slices of one batch that are read, or used while others of it still wait for a slot: enough for any disk's queue.
 constexpr uint32_t streaming_max = 32;
-// Slices read ahead of the batch that will demand them. No more than the reader has under way at once: nobody tends it
-// between two batches.
-constexpr uint32_t ahead_max = 48;
 
 } // namespace
 
@@ -50,26 +47,6 @@ void ExpertStore::Impl::start_following() {
             continue; // the next victim would be another slice of this layer
         }
         start_read(table_.acquire(size_class, slice), slice);
-    }
-}
-
-// At most half of a class's slots: the other half holds what decoding uses.
-void ExpertStore::Impl::start_ahead(std::span<const SliceIndex> ahead) {
-    uint32_t started = 0;
-    for (const SliceIndex slice : ahead) {
-        const uint32_t size_class = sources_.size_class(slice);
-        if (started == std::min(ahead_max, table_.slots(size_class) / 2)) {
-            break;
-        }
-        if (table_.find(slice) != no_slot) {
-            continue;
-        }
-        const SlotTable::Acquired acquired = table_.acquire(size_class, slice);
-        if (acquired.slot == no_slot) {
-            break;
-        }
-        start_read(acquired, slice);
-        ++started;
     }
 }
 

@@ -17,7 +17,7 @@ void ExpertStore::begin(std::span<const SliceIndex> demanded, std::span<const Sl
 void ExpertStore::start_reads() { impl_->start_reads(); }
 const ReadySlice *ExpertStore::wait(uint32_t position) { return impl_->wait(position); }
 void ExpertStore::release(uint32_t position) { impl_->release(position); }
-void ExpertStore::end(std::span<const SliceIndex> ahead) { impl_->end(ahead); }
+void ExpertStore::end() { impl_->end(); }
 std::optional<Error> ExpertStore::take_error() { return impl_->take_error(); }
 bool ExpertStore::failed() const { return impl_->failed(); }
 StoreStats ExpertStore::stats() const { return impl_->stats(); }

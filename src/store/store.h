@@ -96,9 +96,7 @@ class ExpertStore {
     // Every position below must be released or in use by a thread that does not wait: its slot may be the one missing.
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
-    // `ahead` are slices that the next batch is certain to demand, in the order of their use: as many as fit into half
-    // of their class's slots are read meanwhile. Those that turn out not to be demanded were read for nothing.
-    void end(std::span<const SliceIndex> ahead = {});
+    void end();
 
     // The cause of the first failed read since the last call, if any. From the thread that owns the session.
     std::optional<Error> take_error();

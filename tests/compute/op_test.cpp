@@ -127,33 +127,6 @@ TEST_P(Op, OfManyTokensReadsEachSliceOnceThroughOneSlot) {
     EXPECT_EQ(sides.store.stats().expert_misses, routing.distinct());
 }
 
-TEST_P(Op, OfManyTokensThatUseEveryExpertHasTheNextLayersFirstSlicesReadAhead) {
-    std::vector<ExpertSpec> specs;
-    for (uint32_t layer = 0; layer < 3; layer++) {
-        const std::vector<ExpertSpec> of_layer = up_gate_down(layer);
-        specs.insert(specs.end(), of_layer.begin(), of_layer.end());
-    }
-    TwoSides sides(DiskModel(specs, experts, top_k), {6 * experts, 3 * experts}); // room for all
-    const auto run_layer = [&sides](size_t layer, const Routing &routing) {
-        const auto first = sides.streamed.all().begin() + static_cast<std::ptrdiff_t>(3 * layer);
-        OpGraph ours({first, first + 3}, routing, false);
-        EXPECT_EQ(ours.run(GetParam()), GGML_STATUS_SUCCESS);
-        return sides.reader.disk.request_count();
-    };
-    constexpr uint64_t of_layer = 3 * experts;
-    const Routing prefill = route(200, top_k, experts);
-    EXPECT_EQ(run_layer(0, prefill), of_layer + experts);
-    EXPECT_EQ(run_layer(1, prefill), 2 * of_layer) << "read already; and a prefill's last layer has few tokens";
-    EXPECT_EQ(run_layer(2, prefill), 3 * of_layer);
-    EXPECT_EQ(sides.store.stats().slice_reads, 3 * of_layer);
-
-    TwoSides decoding(DiskModel(specs, experts, top_k), {6 * experts, 3 * experts});
-    const auto tensors = decoding.streamed.all();
-    OpGraph token({tensors[0], tensors[1], tensors[2]}, route(1, top_k, experts), false);
-    ASSERT_EQ(token.run(GetParam()), GGML_STATUS_SUCCESS);
-    EXPECT_EQ(decoding.reader.disk.request_count(), uint64_t{3 * top_k}) << "the next layer's choice is not known";
-}
-
 INSTANTIATE_TEST_SUITE_P(Threads, Op, testing::ValuesIn(thread_counts()),
                          [](const auto &of) { return std::to_string(of.param); });
 

@@ -166,32 +166,5 @@ TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
     EXPECT_TRUE(store.resident(decoding));
 }
 
-TEST(Streaming, WhatTheNextBatchWillDemandIsReadBetweenTheTwo) {
-    StoreOnSim store{make_layout(3, 8, 2), {8, 8}};
-    const std::vector<SliceIndex> next = store.slices(1, up, {0, 1, 2, 3, 4, 5, 6, 7});
-    store.disk.hold();
-    store->begin({}, {}, true);
-    store->end(next);
-    EXPECT_EQ(store.disk.request_count(), 4U) << "half of the slots";
-    store.disk.let(1000);
-    store.run(next, {}, true);
-    for (const SliceIndex slice : next) {
-        EXPECT_EQ(store.reads_of(slice), 1U);
-    }
-}
-
-TEST(Streaming, AReadAheadThatFailsIsTriedAgainWhenItIsDemanded) {
-    StoreOnSim store{make_layout(3, 8, 2), {8, 8}};
-    const std::vector<SliceIndex> next = store.slices(1, up, {0, 1});
-    store.fail_slice(next[1], EIO);
-    store->begin({}, {}, true);
-    store->end(next);
-    store.run(store.slices(0, up, {0}));
-    EXPECT_FALSE(store->failed()) << "nobody needs it yet";
-    EXPECT_EQ(store.run(next).size(), 1U);
-    EXPECT_TRUE(store->failed());
-    EXPECT_TRUE(store->take_error().has_value());
-}
-
 } // namespace
 } // namespace larder::test
