@@ -198,6 +198,7 @@ print_limited() {
 print_limited_account() {
     local peak
     line "hit rate" "" "$(spread %.3f $(of_all "$folder/limited.tg" arena tg hit_rate))"
+    line "waited for reads, a token" "" "$(spread %.1f $(of_all "$folder/limited.tg" arena tg stall_ms_per_token)) ms"
     line "read a token" "" "$(mib "$(median %.0f $(of_all "$folder/limited.tg" arena tg bytes_read_per_token))") MiB"
     line "W_s, random reads of slices" "" \
         "$(calc %.2f "$(median %.0f $(of_all "$folder/limited.tg" arena tg disk_bytes_per_second)) / 10^9") GB/s"
@@ -220,7 +221,7 @@ print_limited_prefill() {
         done
         line "prefill of $n_prefill, \`--kernels $kind\` ($(row_field "$folder/limited.pp.$kind.1" arena pp kernels))" \
             "at least 1.0 of stock in RAM, repacked" \
-            "$(spread %.2f $(of_all "$folder/limited.pp.$kind" arena pp tok_s)) tok/s, stock $(spread %.2f $(of_all "$folder/ram.pp" stock pp tok_s))" \
+            "$(spread %.2f $(of_all "$folder/limited.pp.$kind" arena pp tok_s)) tok/s, $(median %.2f $(of_all "$folder/limited.pp.$kind" arena pp stall_ms_per_token)) ms a token waited; stock $(spread %.2f $(of_all "$folder/ram.pp" stock pp tok_s))" \
             "$(spread %.3f "${ratios[@]}")" "$(met "$(median %.4f "${ratios[@]}")" '>=' 1.0)"
     done
     for pair in $(seq "$pairs"); do
@@ -267,7 +268,7 @@ print_fast_disk() { # RATE: of dd
     printf 'there, and W_s is what the engine'\''s own reader copies, slices in random order; `dd` copies as a check on it.\n'
     table
     line "share of 1 / max(T_io, T_cpu)" "at least 0.90" \
-        "$(spread %.2f $(of_all "$folder/fast" arena tg tok_s)) tok/s of $(median %.2f $(of_all "$folder/fast" arena tg limit_tok_s)); T_io $(median %.1f $(of_all "$folder/fast" arena tg t_io_ms)) ms, T_cpu $(median %.1f $(of_all "$folder/fast" arena tg t_cpu_ms)) ms" \
+        "$(spread %.2f $(of_all "$folder/fast" arena tg tok_s)) tok/s of $(median %.2f $(of_all "$folder/fast" arena tg limit_tok_s)); T_io $(median %.1f $(of_all "$folder/fast" arena tg t_io_ms)) ms, T_cpu $(median %.1f $(of_all "$folder/fast" arena tg t_cpu_ms)) ms, waited $(median %.1f $(of_all "$folder/fast" arena tg stall_ms_per_token)) ms" \
         "$(spread %.3f "${share[@]}")" "$(met "$(median %.4f "${share[@]}")" '>=' 0.90)"
     line "W_s in /dev/shm beside \`dd bs=256K\`" "" \
         "$(calc %.2f "$rate / 10^9") GB/s, dd $(calc %.2f "$1 / 10^9") GB/s" "$(calc %.2f "$rate / $1")"
