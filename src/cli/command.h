@@ -16,6 +16,7 @@ void add_inspect(CLI::App &app, CommandBody &body);
 void add_probe(CLI::App &app, CommandBody &body);
 void add_run(CLI::App &app, CommandBody &body);
 void add_simulate(CLI::App &app, CommandBody &body);
+void add_tune(CLI::App &app, CommandBody &body);
 void add_verify(CLI::App &app, CommandBody &body);
 
 } // namespace larder

@@ -85,6 +85,7 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
         ->group(memory);
     command.add_flag("--overcommit", options.wishes.overcommit, "accept a budget above what the machine can give")
         ->group(memory);
+    command.add_flag("--mlock", options.lock_memory, "keep all of it out of swap")->group(memory);
     command.add_option("--cache-type-k", options.cache_type_k, "-ctk: type of the K cache")
         ->capture_default_str()
         ->group(memory);
@@ -112,6 +113,11 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
         ->capture_default_str()
         ->group(computing);
     add_reader_flags(command, flags.io_backend, flags.direct_io);
+    command
+        .add_option("--io-depth", flags.io_depth,
+                    fmt::format("reads under way at once (default: {})", default_read_depth))
+        ->check(CLI::Range(1U, 1024U))
+        ->group(computing);
     command.add_flag("-v,--verbose", options.verbose, "show llama.cpp's log")->group(computing);
 }
 
@@ -122,6 +128,7 @@ EngineOptions engine_options(const EngineFlags &flags, const std::string &ram) {
     options.flash_attention = flash_attention_names.at(flags.flash_attention);
     options.kernels = kernel_names.at(flags.kernels);
     options.reader = reader_options(flags.io_backend, flags.direct_io);
+    options.reader.depth = flags.io_depth;
     if (!ram.empty()) {
         options.wishes.budget_bytes = parse_bytes(ram, "--ram");
         if (*options.wishes.budget_bytes < MiB) {
@@ -169,8 +176,14 @@ std::vector<std::string> as_arguments(const EngineFlags &flags) {
     if (!flags.arena.empty()) {
         arguments.insert(arguments.end(), {"--arena", flags.arena});
     }
+    if (flags.io_depth > 0) {
+        arguments.insert(arguments.end(), {"--io-depth", std::to_string(flags.io_depth)});
+    }
     if (options.wishes.overcommit) {
         arguments.emplace_back("--overcommit");
+    }
+    if (options.lock_memory) {
+        arguments.emplace_back("--mlock");
     }
     if (options.verbose) {
         arguments.emplace_back("-v");

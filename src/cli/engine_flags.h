@@ -20,6 +20,7 @@ struct EngineFlags {
     std::string flash_attention = "auto";
     std::string io_backend = "auto";
     std::string direct_io = "auto";
+    uint32_t io_depth = 0; // 0: the default
     std::string kernels = "auto";
 };
 

@@ -9,6 +9,7 @@
 #include "cli/stats_file.h"
 #include "cli/terminal.h"
 #include "cli/text_file.h"
+#include "cli/tune_profile.h"
 #include "engine/engine.h"
 
 #include <fmt/format.h>
@@ -42,6 +43,7 @@ struct RunFlags {
     bool one_answer = false; // a prompt was given
     bool raw = false;
     bool quiet = false;
+    bool no_profile = false;
 };
 
 // What the user sees before the weights load: the plan in two lines, on standard error.
@@ -130,12 +132,28 @@ void read_files(RunFlags &flags) {
     }
 }
 
+// What larder tune has found for this model and budget goes where the user has said nothing.
+void use_profile(const RunFlags &flags, EngineOptions &options) {
+    const std::string path = profile_path(open_layout(options.model_path), flags.ram);
+    const std::optional<TuneProfile> profile = read_profile(path);
+    if (!profile) {
+        return;
+    }
+    const std::string told = apply_profile(*profile, path, options);
+    if (!told.empty() && !flags.quiet) {
+        say("profile: {}\n", told);
+    }
+}
+
 int run(RunFlags &flags) {
     Signals signals; // before any other thread
     StatsFile stats_file(flags.stats_path);
     read_files(flags);
     flags.sampling.seed = static_cast<uint32_t>(flags.seed);
     EngineOptions options = engine_options(flags.engine, flags.ram);
+    if (!flags.no_profile && any_profile()) {
+        use_profile(flags, options);
+    }
     options.progress = progress_bar();
     if (!flags.quiet) {
         options.on_plan = [&](const ModelLayout &layout, const MemoryPlan &plan) {
@@ -220,6 +238,9 @@ void add_run(CLI::App &app, CommandBody &body) {
                      "budget of the whole process, like 8G (default: what the machine or cgroup can give)")
         ->group("Model and memory");
     add_engine_flags(*command, flags->engine);
+    command
+        ->add_flag("--no-profile", flags->no_profile, "do not use what larder tune has found for this model and budget")
+        ->group("Computing and reading");
     command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
         ->check(CLI::PositiveNumber)
         ->capture_default_str()

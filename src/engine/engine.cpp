@@ -4,6 +4,7 @@
 #include "engine/engine_impl.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
+#include "engine/memory_lock.h"
 #include "engine/params.h"
 #include "engine/resident_weights.h"
 
@@ -69,6 +70,9 @@ void Engine::Impl::make_the_plan() {
         choose_kernels(machine);
     }
     options = with_ubatch(options, plan.ubatch_tokens);
+    if (options.lock_memory) {
+        check_may_lock(plan.budget_bytes - plan.reserve_bytes - plan.spare_bytes);
+    }
     if (options.on_plan) {
         options.on_plan(layout, plan);
     }
@@ -202,7 +206,7 @@ PlannedRun plan_only(const EngineOptions &options) {
     Engine::Impl impl;
     impl.options = options;
     impl.make_the_plan();
-    return {impl.plan, impl.kernels};
+    return {impl.plan, impl.kernels, impl.options.ctx_tokens, impl.options.threads};
 }
 
 // What fits into the context has far fewer bytes a token; to render and tokenise more would take memory that the plan
@@ -229,6 +233,9 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions &options) {
         impl->open_stock();
     }
     impl->create_context();
+    if (options.lock_memory) {
+        lock_memory();
+    }
     impl->load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
     return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }

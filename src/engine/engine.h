@@ -53,8 +53,9 @@ struct EngineOptions {
     bool logits_for_all = false; // keep logits of every token of a batch, not of the last only
     PlanWishes wishes;
     ReaderOptions reader;
-    bool verbose = false;   // llama.cpp's own log to standard error
-    std::string trace_path; // record the routes here (trace/trace.h); empty for none, always with Residency::stock
+    bool lock_memory = false; // --mlock: no page of it is ever swapped out
+    bool verbose = false;     // llama.cpp's own log to standard error
+    std::string trace_path;   // record the routes here (trace/trace.h); empty for none, always with Residency::stock
     // Both are called from the thread that opens: when the plan is made and nothing is read yet, and while resident
     // weights load. Either may be empty.
     std::function<void(const ModelLayout &, const MemoryPlan &)> on_plan;
@@ -87,6 +88,7 @@ struct ProcessMemory {
     uint64_t rss_bytes = 0;
     uint64_t peak_rss_bytes = 0;
     uint64_t vm_swap_bytes = 0;
+    uint64_t locked_bytes = 0;
     uint64_t read_bytes = 0;    // storage reads of the process (/proc/self/io)
     uint64_t written_bytes = 0; // storage writes
 };
@@ -111,6 +113,8 @@ class Session;
 struct PlannedRun {
     MemoryPlan memory; // with the ubatch
     Kernels kernels = Kernels::plain;
+    uint32_t ctx_tokens = 0;
+    uint32_t threads = 0;
 };
 PlannedRun plan_only(const EngineOptions &options);
 

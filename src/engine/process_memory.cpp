@@ -27,6 +27,8 @@ ProcessMemory process_memory() {
             memory.peak_rss_bytes = value_of(line);
         } else if (line.starts_with("VmSwap:")) {
             memory.vm_swap_bytes = value_of(line);
+        } else if (line.starts_with("VmLck:")) {
+            memory.locked_bytes = value_of(line);
         }
     }
     for (std::ifstream io("/proc/self/io"); std::getline(io, line);) {

@@ -61,6 +61,7 @@ std::string stats_json(const Engine &engine) {
         {"rss_bytes", stats.memory.rss_bytes},
         {"peak_rss_bytes", stats.memory.peak_rss_bytes},
         {"vm_swap_bytes", stats.memory.vm_swap_bytes},
+        {"locked_bytes", stats.memory.locked_bytes},
         {"disk_read_bytes", stats.memory.read_bytes},
         {"disk_written_bytes", stats.memory.written_bytes},
         {"io_backend", engine.reader_info().backend},

@@ -42,10 +42,12 @@ struct ReadResult {
 enum class IoBackend { automatic, uring, pread };
 enum class DirectIo { automatic, required, off };
 
+inline constexpr uint32_t default_read_depth = 64;
+
 struct ReaderOptions {
     IoBackend backend = IoBackend::automatic;
     DirectIo direct = DirectIo::automatic;
-    uint32_t depth = 64; // requests under way in the kernel at once; more may be submitted, they queue
+    uint32_t depth = 0; // requests under way in the kernel at once; more may be submitted, they queue. 0: the default
 };
 
 struct ReaderInfo {

@@ -12,10 +12,11 @@ std::unique_ptr<Reader> open_reader(const std::vector<std::string> &paths, const
     ReaderInfo info;
     info.direct_io = files.direct;
     info.notice = files.notice;
+    const uint32_t depth = options.depth > 0 ? options.depth : default_read_depth;
     if (options.backend != IoBackend::pread) {
         info.backend = "io_uring";
         try {
-            return std::make_unique<UringReader>(std::move(files), options.depth, info);
+            return std::make_unique<UringReader>(std::move(files), depth, info);
         } catch (const Error &refusal) {
             if (options.backend == IoBackend::uring) {
                 throw;
@@ -25,7 +26,7 @@ std::unique_ptr<Reader> open_reader(const std::vector<std::string> &paths, const
         }
     }
     info.backend = "pread";
-    return std::make_unique<PreadReader>(std::move(files), options.depth, info);
+    return std::make_unique<PreadReader>(std::move(files), depth, info);
 }
 
 } // namespace larder

@@ -91,6 +91,25 @@ TEST_F(Run, TheStatsFileHasEveryFigureThatIsPromised) {
     EXPECT_THAT(result.err, HasSubstr("hit rate"));
 }
 
+TEST_F(Run, MlockLocksWhatTheBudgetHolds) {
+    const Finished result = larder({"run", "-m", model_, "--ram", "200M", "--mlock", "-p", "hello there", "-n", "5",
+                                    "--temp", "0", "--stats", scratch_ / "s.json"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const nlohmann::json json = stats();
+    EXPECT_GT(json.at("locked_bytes").get<uint64_t>(),
+              json.at("arena_bytes").get<uint64_t>() + json.at("resident_bytes").get<uint64_t>());
+    EXPECT_LT(json.at("peak_rss_bytes"), json.at("budget_bytes"));
+}
+
+TEST_F(Run, MlockIsRefusedWithTheLimitThatForbidsIt) {
+    const Finished result = run({"/bin/sh", "-c",
+                                 "ulimit -l 1024 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock " +
+                                     std::string(LARDER_PROGRAM) + " run -m " + model_ + " --ram 200M --mlock -p a"});
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("may lock 1 MiB"));
+    EXPECT_THAT(result.err, HasSubstr("ulimit -l"));
+}
+
 TEST_F(Run, Sigusr2WritesTheStatsWhileItRuns) {
     Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "3", "--temp", "0", "--stats", scratch_ / "s.json"});
     chat.type("hello\n");
