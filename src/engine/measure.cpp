@@ -28,6 +28,9 @@ constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, 
 constexpr uint64_t cell_bytes = 64;     // of llama.cpp's list of KV cells, measured some 50
 constexpr uint64_t tokenise_bytes = 64; // llama.cpp's tokenizers take some 60 bytes for each of the text
 
+// What tokenising the longest text takes.
+uint64_t text_bytes(uint32_t ctx_tokens) { return uint64_t{ctx_tokens} * text_bytes_per_token * tokenise_bytes; }
+
 // ggml's CPU work memory, which belongs to no breakdown: the largest op's activations, quantised to 9/8 bytes an
 // element at most 4 bytes where the weights are floats.
 uint64_t work_bytes(const ModelLayout &layout, const EngineOptions &resolved) {
@@ -114,9 +117,15 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     }
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
     fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +
-                     threads * thread_bytes + n_vocab * candidate_bytes +
-                     uint64_t{resolved.ctx_tokens} * text_bytes_per_token * tokenise_bytes;
+                     threads * thread_bytes + resolved.sequences * n_vocab * candidate_bytes +
+                     text_bytes(resolved.ctx_tokens);
     return fixed;
+}
+
+uint64_t overhead_with_context(uint64_t overhead_bytes, uint32_t measured_ctx_tokens, uint32_t ctx_tokens) {
+    // The list of cells is in what was measured, at somewhat less than cell_bytes; a shorter one is not counted less.
+    const uint64_t more_cells = ctx_tokens > measured_ctx_tokens ? ctx_tokens - measured_ctx_tokens : 0;
+    return overhead_bytes + more_cells * cell_bytes + text_bytes(ctx_tokens) - text_bytes(measured_ctx_tokens);
 }
 
 } // namespace larder
