@@ -25,7 +25,8 @@ constexpr uint64_t slack_bytes = 16 * MiB;
 constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
 constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
 
-constexpr uint64_t cell_bytes = 64;     // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t cell_bytes = 64; // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t cell_bytes_least = 48;
 constexpr uint64_t tokenise_bytes = 64; // llama.cpp's tokenizers take some 60 bytes for each of the text
 
 // What tokenising the longest text takes.
@@ -122,10 +123,17 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     return fixed;
 }
 
-uint64_t overhead_with_context(uint64_t overhead_bytes, uint32_t measured_ctx_tokens, uint32_t ctx_tokens) {
-    // The list of cells is in what was measured, at somewhat less than cell_bytes; a shorter one is not counted less.
-    const uint64_t more_cells = ctx_tokens > measured_ctx_tokens ? ctx_tokens - measured_ctx_tokens : 0;
-    return overhead_bytes + more_cells * cell_bytes + text_bytes(ctx_tokens) - text_bytes(measured_ctx_tokens);
+uint64_t overhead_with_context(const ModelLayout &layout, uint64_t overhead_bytes, uint32_t measured_ctx_tokens,
+                               uint32_t ctx_tokens) {
+    const uint64_t others = overhead_bytes - text_bytes(measured_ctx_tokens);
+    uint64_t cells = 0; // of the tokens between the two, which are in what was measured or will come to it
+    if (ctx_tokens > measured_ctx_tokens) {
+        const uint64_t lists = layout.sliding_window > 0 ? 2 : 1; // windowed layers may have one of their own
+        cells = lists * (ctx_tokens - measured_ctx_tokens) * cell_bytes;
+    } else if (!layout.full_attention_layers.empty()) {
+        cells = (measured_ctx_tokens - ctx_tokens) * cell_bytes_least;
+    }
+    return (ctx_tokens > measured_ctx_tokens ? others + cells : others - cells) + text_bytes(ctx_tokens);
 }
 
 } // namespace larder

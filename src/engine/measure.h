@@ -26,7 +26,8 @@ Measurement measure(const ModelLayout &layout, Kernels kernels);
 FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved);
 
 // The overhead of another context, from what was measured with one. Never too little.
-uint64_t overhead_with_context(uint64_t overhead_bytes, uint32_t measured_ctx_tokens, uint32_t ctx_tokens);
+uint64_t overhead_with_context(const ModelLayout &layout, uint64_t overhead_bytes, uint32_t measured_ctx_tokens,
+                               uint32_t ctx_tokens);
 
 // The measurement itself makes llama.cpp's list of KV cells, some 64 bytes a token. Throws Error(budget) for a context
 // so long that this alone is more than the budget.

@@ -118,7 +118,7 @@ class Planner::Impl {
         if (!overhead_) {
             overhead_ = {ctx_tokens, measured_bytes};
         }
-        return overhead_with_context(overhead_->second, overhead_->first, ctx_tokens);
+        return overhead_with_context(layout, overhead_->second, overhead_->first, ctx_tokens);
     }
 
     std::optional<std::pair<uint32_t, uint64_t>> overhead_; // of this context
