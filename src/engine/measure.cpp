@@ -70,8 +70,9 @@ FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
 
 void check_context_can_be_measured(const EngineOptions &resolved, const Machine &machine) {
     const uint64_t budget = resolved.wishes.budget_bytes.value_or(machine.usable_bytes);
-    const uint64_t needed = process_memory().rss_bytes + uint64_t{resolved.ctx_tokens} * cell_bytes;
-    if (needed > budget) {
+    const uint64_t cells = uint64_t{resolved.ctx_tokens} * cell_bytes;
+    // A list that is a small part of the budget is not what is wrong with it: the plan then says what is.
+    if (cells > budget / 8 && process_memory().rss_bytes + cells > budget) {
         throw Error(ErrorKind::budget,
                     fmt::format("a context of {} tokens (-c) does not fit into a budget of {}", resolved.ctx_tokens,
                                 format_bytes(budget)),
