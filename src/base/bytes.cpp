@@ -79,4 +79,15 @@ uint64_t parse_bytes(std::string_view text, std::string_view flag) {
     return static_cast<uint64_t>(bytes);
 }
 
+double parse_percent(std::string_view text, std::string_view flag) {
+    double percent = 0;
+    const char *const end = text.ends_with('%') ? text.data() + text.size() - 1 : text.data();
+    const auto [stopped, code] = std::from_chars(text.data(), end, percent, std::chars_format::fixed);
+    if (code != std::errc() || stopped != end || !(percent > 0 && percent <= 100)) {
+        throw Error(ErrorKind::usage, fmt::format("{}: '{}' is not a share above 0 % and up to 100 %", flag, text),
+                    "write it like 50% or 12.5%");
+    }
+    return percent / 100;
+}
+
 } // namespace larder

@@ -23,4 +23,8 @@ std::string format_bytes(uint64_t bytes);
 // what does not fit into 63 bits.
 uint64_t parse_bytes(std::string_view text, std::string_view flag);
 
+// Reads a share: "50%" as 0.5, "12.5%" as 0.125. Throws Error(usage) that names `flag` for anything else, for 0% and
+// for more than 100%.
+double parse_percent(std::string_view text, std::string_view flag);
+
 } // namespace larder

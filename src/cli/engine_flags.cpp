@@ -1,6 +1,8 @@
 #include "cli/engine_flags.h"
 
 #include "base/bytes.h"
+#include "base/error.h"
+#include "plan/plan.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +17,7 @@ namespace larder {
 
 namespace {
 
-constexpr std::array<std::pair<const char *, const char *>, 9> long_names = {{
+constexpr std::array<std::pair<const char *, const char *>, 10> long_names = {{
     {"-no-cnv", "--raw"},
     {"-ub", "--ubatch-size"},
     {"-tb", "--threads-batch"},
@@ -25,6 +27,7 @@ constexpr std::array<std::pair<const char *, const char *>, 9> long_names = {{
     {"-sys", "--system-prompt"},
     {"-dio", "--direct-io"},
     {"-pg", "--n-prompt-gen"},
+    {"-np", "--parallel"},
 }};
 
 const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", FlashAttention::automatic},
@@ -50,7 +53,33 @@ template <typename Value> std::vector<std::string> names_of(const std::map<std::
     return names;
 }
 
+// "50%": of what the machine can give now.
+uint64_t budget_from(const std::string &ram) {
+    if (ram.ends_with('%')) {
+        const double share = parse_percent(ram, "--ram");
+        return static_cast<uint64_t>(share * static_cast<double>(probe_machine().usable_bytes));
+    }
+    uint64_t bytes = 0;
+    try {
+        bytes = parse_bytes(ram, "--ram");
+    } catch (const Error &error) {
+        throw Error(error.kind(), error.message(), "write it like 8G, 8GiB, 8192M or 50%");
+    }
+    if (bytes < MiB) {
+        throw Error(ErrorKind::usage, fmt::format("--ram: '{}' is {}", ram, format_bytes(bytes)),
+                    "give the unit, like 8G or 512M");
+    }
+    return bytes;
+}
+
 } // namespace
+
+void refuse_bad_budgets(CLI::Option *ram) {
+    ram->check([](const std::string &text) {
+        budget_from(text); // throws what is wrong with it; empty too, though inside larder that is no budget
+        return std::string();
+    });
+}
 
 void add_reader_flags(CLI::App &command, std::string &io_backend, std::string &direct_io) {
     const std::string group = "Computing and reading";
@@ -78,6 +107,11 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
         ->required()
         ->group(memory);
     command.add_option("-c,--ctx-size", options.ctx_tokens, "context in tokens (default: the model's, at most 4096)")
+        ->group(memory);
+    command
+        .add_option("--parallel", options.sequences,
+                    "-np: sequences that share the context, each with a recurrent state of its own (default: 1)")
+        ->check(CLI::PositiveNumber)
         ->group(memory);
     command.add_option("--reserve", flags.reserve, "memory kept free inside the budget (default: min(budget/16, 1G))")
         ->group(memory);
@@ -130,12 +164,7 @@ EngineOptions engine_options(const EngineFlags &flags, const std::string &ram) {
     options.reader = reader_options(flags.io_backend, flags.direct_io);
     options.reader.depth = flags.io_depth;
     if (!ram.empty()) {
-        options.wishes.budget_bytes = parse_bytes(ram, "--ram");
-        if (*options.wishes.budget_bytes < MiB) {
-            throw Error(ErrorKind::usage,
-                        fmt::format("--ram: '{}' is {}", ram, format_bytes(*options.wishes.budget_bytes)),
-                        "give the unit, like 8G or 512M");
-        }
+        options.wishes.budget_bytes = budget_from(ram);
     }
     if (!flags.reserve.empty()) {
         options.wishes.reserve_bytes = flags.reserve == "0" ? 0 : parse_bytes(flags.reserve, "--reserve");
@@ -152,6 +181,8 @@ std::vector<std::string> as_arguments(const EngineFlags &flags) {
                                           options.model_path,
                                           "-c",
                                           std::to_string(options.ctx_tokens),
+                                          "--parallel",
+                                          std::to_string(options.sequences),
                                           "-t",
                                           std::to_string(flags.threads),
                                           "--threads-batch",

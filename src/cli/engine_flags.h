@@ -27,11 +27,15 @@ struct EngineFlags {
 // Adds -m, -c, -t and so on. --ram is the command's own, as some take several.
 void add_engine_flags(CLI::App &command, EngineFlags &flags);
 
+// Makes the command line refuse what is no budget: sizes like 8G and shares like 50% of what the machine can give are.
+void refuse_bad_budgets(CLI::Option *ram);
+
 // Adds --io and --direct-io, and what they say.
 void add_reader_flags(CLI::App &command, std::string &io_backend, std::string &direct_io);
 ReaderOptions reader_options(const std::string &io_backend, const std::string &direct_io);
 
-// The options with `ram` as budget (empty: what the machine can give). Throws Error(usage).
+// The options with `ram` as budget (empty: what the machine can give, of which a share is taken now). Throws
+// Error(usage).
 EngineOptions engine_options(const EngineFlags &flags, const std::string &ram);
 
 // The same flags as arguments for another larder process.

@@ -67,6 +67,8 @@ int main(int argc, char **argv) {
     larder::add_probe(app, body);
     larder::add_bench(app, body);
     larder::add_simulate(app, body);
+    larder::add_plan(app, body);
+    larder::add_calibrate(app, body);
     larder::add_tune(app, body);
 
     larder::fill_standard_streams();

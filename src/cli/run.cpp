@@ -233,10 +233,11 @@ void add_prompt_flags(CLI::App &command, RunFlags &flags) {
 void add_run(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<RunFlags>();
     CLI::App *command = app.add_subcommand("run", "answer a prompt, or chat, with a model bigger than its RAM budget");
-    command
-        ->add_option("--ram", flags->ram,
-                     "budget of the whole process, like 8G (default: what the machine or cgroup can give)")
-        ->group("Model and memory");
+    refuse_bad_budgets(command
+                           ->add_option("--ram", flags->ram,
+                                        "budget of the whole process, like 8G, or 50% of what the machine or cgroup "
+                                        "can give (default: all of that)")
+                           ->group("Model and memory"));
     add_engine_flags(*command, flags->engine);
     command
         ->add_flag("--no-profile", flags->no_profile, "do not use what larder tune has found for this model and budget")

@@ -337,7 +337,8 @@ void add_verify(CLI::App &app, CommandBody &body) {
     CLI::App *command =
         app.add_subcommand("verify", "compare larder's logits with stock llama.cpp's, bit for bit, in two processes");
     add_engine_flags(*command, flags->engine);
-    command->add_option("--ram", flags->ram, "budget of larder's process; may be given several times")->take_all();
+    refuse_bad_budgets(
+        command->add_option("--ram", flags->ram, "budget of larder's process; may be given several times")->take_all());
     command->add_option("-p,--prompt", flags->prompt, "the prompt (default: a paragraph of English)");
     command->add_option("-f,--file", flags->prompt_file, "read the prompt from a file");
     command->add_option("--against", flags->against,

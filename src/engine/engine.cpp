@@ -6,6 +6,7 @@
 #include "engine/measure.h"
 #include "engine/memory_lock.h"
 #include "engine/params.h"
+#include "engine/planner.h"
 #include "engine/resident_weights.h"
 
 #include "common.h"
@@ -59,68 +60,18 @@ bool Engine::Impl::abort_requested(void *impl) {
 std::optional<Error> Engine::Impl::take_failure() { return store != nullptr ? store->take_error() : std::nullopt; }
 
 void Engine::Impl::make_the_plan() {
-    expert_buffer_type(); // registered before the first model
-    layout = open_layout(options.model_path);
-    options = resolve(options, layout.context_length);
-    const Machine machine = probe_machine();
-    check_context_can_be_measured(options, machine);
-    if (options.kernels) {
-        plan_with(*options.kernels, machine);
-    } else {
-        choose_kernels(machine);
-    }
-    options = with_ubatch(options, plan.ubatch_tokens);
+    Planner planner(options);
+    const PlannedRun planned = planner.plan();
+    options = with_ubatch(planner.options(), planned.memory.ubatch_tokens);
+    layout = planner.take_layout();
+    placement = planner.take_placement();
+    plan = planned.memory;
+    kernels = planned.kernels;
     if (options.lock_memory) {
         check_may_lock(plan.budget_bytes - plan.reserve_bytes - plan.spare_bytes);
     }
     if (options.on_plan) {
         options.on_plan(layout, plan);
-    }
-}
-
-void Engine::Impl::plan_with(Kernels wanted, const Machine &machine) {
-    check_kernels(layout, wanted);
-    Measurement measured = measure(layout, wanted);
-    const auto fixed_of = [&](uint32_t tokens) {
-        FixedBytes fixed = measure_context(measured, layout, with_ubatch(options, tokens));
-        overhead_bytes = overhead_bytes.value_or(fixed.overhead);
-        fixed.overhead = *overhead_bytes;
-        return fixed;
-    };
-    plan = choose_ubatch(options.ubatch_tokens > 0 ? std::vector{options.ubatch_tokens}
-                                                   : ubatch_candidates(options.ctx_tokens),
-                         fixed_of, layout, machine, options.wishes);
-    placement = std::move(measured.placement);
-    kernels = wanted;
-    measured.model.reset();
-    malloc_trim(0); // what the measurement used goes back before the weights come
-}
-
-// False where there is no room, or no such kernel: another path may have what it needs.
-bool Engine::Impl::can_plan_with(Kernels wanted, const Machine &machine) {
-    try {
-        plan_with(wanted, machine);
-        return true;
-    } catch (const Error &) {
-        malloc_trim(0);
-        return false;
-    }
-}
-
-// Repacking a slice takes as long as some tens of products with it, so it pays where slices stay; resident matrices
-// always do (docs/kernels.md).
-void Engine::Impl::choose_kernels(const Machine &machine) {
-    if (can_plan_with(Kernels::repacked, machine)) {
-        bool all_stay = true;
-        for (size_t i = 0; i < plan.slots.size(); i++) {
-            all_stay = all_stay && plan.slots[i] >= layout.size_classes[i].n_slices;
-        }
-        if (all_stay) {
-            return;
-        }
-    }
-    if (!can_plan_with(Kernels::mixed, machine)) {
-        plan_with(Kernels::plain, machine);
     }
 }
 
@@ -200,14 +151,7 @@ void Engine::Impl::create_context() {
     }
 }
 
-PlannedRun plan_only(const EngineOptions &options) {
-    capture_llama_log(options.verbose);
-    llama_backend_init();
-    Engine::Impl impl;
-    impl.options = options;
-    impl.make_the_plan();
-    return {impl.plan, impl.kernels, impl.options.ctx_tokens, impl.options.threads};
-}
+PlannedRun plan_only(const EngineOptions &options) { return Planner(options).plan(); }
 
 // What fits into the context has far fewer bytes a token; to render and tokenise more would take memory that the plan
 // does not hold.

@@ -40,6 +40,7 @@ struct EngineOptions {
     std::string model_path;
     Residency residency = Residency::arena;
     uint32_t ctx_tokens = 0; // 0: the model's own context, at most 4096
+    uint32_t sequences = 1;  // that share the context, as llama.cpp's --parallel; a Session uses one
     uint32_t batch_tokens = 2048;
     uint32_t ubatch_tokens = 0; // 0: chosen by the plan, at most 512; with Residency::stock 512
     uint32_t threads = 0;       // 0: the physical cores this process may use
@@ -160,7 +161,6 @@ class Engine {
 
   private:
     friend class Session;
-    friend PlannedRun plan_only(const EngineOptions &options);
     class Impl;
     explicit Engine(std::unique_ptr<Impl> impl);
     std::unique_ptr<Impl> impl_;

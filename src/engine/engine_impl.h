@@ -28,10 +28,7 @@ class Engine::Impl {
     EngineOptions options; // resolved
     ModelLayout layout;
     MemoryPlan plan;
-    Kernels kernels = Kernels::plain; // chosen
-    // As the first measurement found it, which has the largest ubatch. What later ones find grows with their number,
-    // and a budget that a refusal names must not depend on that.
-    std::optional<uint64_t> overhead_bytes;
+    Kernels kernels = Kernels::plain;     // chosen
     std::unique_ptr<Placement> placement; // null for stock residency
     std::unique_ptr<Reader> reader;
     std::unique_ptr<ExpertStore> store;    // null for a dense model and for stock residency
@@ -52,9 +49,6 @@ class Engine::Impl {
     std::vector<FileState> file_states; // of layout.files, when they were opened
 
     void make_the_plan();
-    void plan_with(Kernels wanted, const Machine &machine);
-    bool can_plan_with(Kernels wanted, const Machine &machine);
-    void choose_kernels(const Machine &machine);
     void open_arena();
     void open_stock();
     void create_context();

@@ -25,8 +25,12 @@ constexpr uint64_t slack_bytes = 16 * MiB;
 constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
 constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
 
-constexpr uint64_t cell_bytes = 64;     // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t cell_bytes = 64; // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t cell_bytes_least = 48;
 constexpr uint64_t tokenise_bytes = 64; // llama.cpp's tokenizers take some 60 bytes for each of the text
+
+// What tokenising the longest text takes.
+uint64_t text_bytes(uint32_t ctx_tokens) { return uint64_t{ctx_tokens} * text_bytes_per_token * tokenise_bytes; }
 
 // ggml's CPU work memory, which belongs to no breakdown: the largest op's activations, quantised to 9/8 bytes an
 // element at most 4 bytes where the weights are floats.
@@ -66,8 +70,9 @@ FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
 
 void check_context_can_be_measured(const EngineOptions &resolved, const Machine &machine) {
     const uint64_t budget = resolved.wishes.budget_bytes.value_or(machine.usable_bytes);
-    const uint64_t needed = process_memory().rss_bytes + uint64_t{resolved.ctx_tokens} * cell_bytes;
-    if (needed > budget) {
+    const uint64_t cells = uint64_t{resolved.ctx_tokens} * cell_bytes;
+    // A list that is a small part of the budget is not what is wrong with it: the plan then says what is.
+    if (cells > budget / 8 && process_memory().rss_bytes + cells > budget) {
         throw Error(ErrorKind::budget,
                     fmt::format("a context of {} tokens (-c) does not fit into a budget of {}", resolved.ctx_tokens,
                                 format_bytes(budget)),
@@ -114,9 +119,22 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     }
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
     fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +
-                     threads * thread_bytes + n_vocab * candidate_bytes +
-                     uint64_t{resolved.ctx_tokens} * text_bytes_per_token * tokenise_bytes;
+                     threads * thread_bytes + resolved.sequences * n_vocab * candidate_bytes +
+                     text_bytes(resolved.ctx_tokens);
     return fixed;
+}
+
+uint64_t overhead_with_context(const ModelLayout &layout, uint64_t overhead_bytes, uint32_t measured_ctx_tokens,
+                               uint32_t ctx_tokens) {
+    const uint64_t others = overhead_bytes - text_bytes(measured_ctx_tokens);
+    uint64_t cells = 0; // of the tokens between the two, which are in what was measured or will come to it
+    if (ctx_tokens > measured_ctx_tokens) {
+        const uint64_t lists = layout.sliding_window > 0 ? 2 : 1; // windowed layers may have one of their own
+        cells = lists * (ctx_tokens - measured_ctx_tokens) * cell_bytes;
+    } else if (!layout.full_attention_layers.empty()) {
+        cells = (measured_ctx_tokens - ctx_tokens) * cell_bytes_least;
+    }
+    return (ctx_tokens > measured_ctx_tokens ? others + cells : others - cells) + text_bytes(ctx_tokens);
 }
 
 } // namespace larder

@@ -25,8 +25,12 @@ Measurement measure(const ModelLayout &layout, Kernels kernels);
 // Error(engine) with llama.cpp's reason if it does not accept the context.
 FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved);
 
+// The overhead of another context, from what was measured with one. Never too little.
+uint64_t overhead_with_context(const ModelLayout &layout, uint64_t overhead_bytes, uint32_t measured_ctx_tokens,
+                               uint32_t ctx_tokens);
+
 // The measurement itself makes llama.cpp's list of KV cells, some 64 bytes a token. Throws Error(budget) for a context
-// so long that this alone is more than the budget.
+// so long that this, with what the process holds already, is more than the budget.
 void check_context_can_be_measured(const EngineOptions &resolved, const Machine &machine);
 
 // Texts of more bytes than this for each token of the context are refused before they are tokenised; the plan holds

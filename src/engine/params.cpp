@@ -30,6 +30,11 @@ ggml_type cache_type(std::string_view name, std::string_view flag) {
                 fmt::format("choose one of {}", known));
 }
 
+// Tokens whose logits are kept at once: one of each sequence, or all.
+uint32_t outputs_max(const EngineOptions &resolved) {
+    return resolved.logits_for_all ? std::max(resolved.batch_tokens, resolved.sequences) : resolved.sequences;
+}
+
 } // namespace
 
 EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
@@ -48,6 +53,10 @@ EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
     if (std::max(resolved.threads, resolved.threads_batch) > GGML_MAX_N_THREADS) {
         throw Error(ErrorKind::usage, fmt::format("-t, -tb: more than {} threads", GGML_MAX_N_THREADS),
                     "take as many as there are cores");
+    }
+    if (resolved.sequences == 0 || resolved.sequences > llama_max_parallel_sequences()) {
+        throw Error(ErrorKind::usage, fmt::format("-np: not 1 to {} sequences", llama_max_parallel_sequences()),
+                    "take as many as there are conversations at once");
     }
     cache_type(resolved.cache_type_k, "--cache-type-k");
     cache_type(resolved.cache_type_v, "--cache-type-v");
@@ -81,8 +90,9 @@ llama_context_params context_params(const EngineOptions &resolved) {
     params.n_ctx = resolved.ctx_tokens;
     params.n_batch = resolved.batch_tokens;
     params.n_ubatch = resolved.ubatch_tokens;
-    params.n_seq_max = 1;
-    params.n_outputs_max = resolved.logits_for_all ? resolved.batch_tokens : 1;
+    params.n_seq_max = resolved.sequences;
+    params.kv_unified = resolved.sequences > 1; // any of them may use all of the context that the others leave
+    params.n_outputs_max = outputs_max(resolved);
     params.n_threads = static_cast<int32_t>(resolved.threads);
     params.n_threads_batch = static_cast<int32_t>(resolved.threads_batch);
     params.type_k = cache_type(resolved.cache_type_k, "--cache-type-k");
@@ -103,8 +113,7 @@ llama_context_params context_params(const EngineOptions &resolved) {
 }
 
 uint64_t output_bytes(const EngineOptions &resolved, uint64_t n_vocab) {
-    const uint64_t n_output = resolved.logits_for_all ? resolved.batch_tokens : 1;
-    return n_output * n_vocab * sizeof(float);
+    return uint64_t{outputs_max(resolved)} * n_vocab * sizeof(float);
 }
 
 } // namespace larder

@@ -31,6 +31,11 @@ bool holds(uint64_t budget, uint64_t needed, const PlanWishes &wishes) {
     return budget >= reserve && budget - reserve >= needed;
 }
 
+// The arena that --cache asks for.
+uint64_t cache_bytes(double share, uint64_t all) {
+    return std::min(all, static_cast<uint64_t>(share * static_cast<double>(all)));
+}
+
 uint64_t floor_slots(const SizeClass &size_class) {
     return std::min(size_class.n_slices_per_token, size_class.n_slices);
 }
@@ -41,21 +46,6 @@ uint64_t bytes_of(const std::vector<SizeClass> &classes, const std::vector<uint6
         bytes += slots[i] * classes[i].slot_bytes;
     }
     return bytes;
-}
-
-// The smallest budget in whole MiB that holds `needed`. A byte more of budget is at most a byte more of reserve, so
-// what holds it goes on holding it upwards, and one step down tells whether it is the smallest.
-uint64_t smallest_budget(uint64_t needed, const PlanWishes &wishes) {
-    // x - x/16 >= needed holds from x = needed * 16/15 on, give or take the rounding.
-    const uint64_t reserve = wishes.reserve_bytes.value_or(std::min(needed / (reserve_share - 1), reserve_max));
-    uint64_t budget = align_up(needed + reserve, MiB);
-    while (!holds(budget, needed, wishes)) {
-        budget += MiB;
-    }
-    while (budget >= MiB && holds(budget - MiB, needed, wishes)) {
-        budget -= MiB;
-    }
-    return budget;
 }
 
 std::string list_of(const FixedBytes &fixed) {
@@ -77,10 +67,12 @@ void check_machine_gives(uint64_t budget, const Machine &machine, const PlanWish
                 fmt::format("use --ram {}M or less, or --overcommit", machine.usable_bytes / MiB));
 }
 
-Error too_small(const MemoryPlan &plan, const Machine &machine, const PlanWishes &wishes) {
-    const uint64_t needed = total_of(plan.fixed) + plan.floor_bytes + overhead_noise;
-    const uint64_t smallest = smallest_budget(needed, wishes);
+Error too_small(const MemoryPlan &plan, uint64_t arena_least, const Machine &machine, const PlanWishes &wishes) {
+    const uint64_t smallest = smallest_budget(total_of(plan.fixed) + arena_least + overhead_noise, wishes);
     std::string lower = plan.fixed.kv > 0 ? "lower -c" : "take a smaller model";
+    if (wishes.cache_share) {
+        lower += ", or lower --cache";
+    }
     if (wishes.reserve_bytes) {
         lower += ", or lower --reserve";
     }
@@ -89,10 +81,13 @@ Error too_small(const MemoryPlan &plan, const Machine &machine, const PlanWishes
         remedy = fmt::format("it takes --ram {}M, more than the {} that this process may use ({}): make room, or {}",
                              smallest / MiB, format_bytes(machine.usable_bytes), machine.source, lower);
     }
+    const std::string experts = wishes.cache_share
+                                    ? fmt::format("{:g} % of the experts (--cache)", 100 * *wishes.cache_share)
+                                    : std::string("one token's experts");
     return {ErrorKind::budget,
-            fmt::format("a budget of {} ({}) is too small: {}, reserve {}, and one token's experts {}",
-                        format_bytes(plan.budget_bytes), plan.budget_source, list_of(plan.fixed),
-                        format_bytes(plan.reserve_bytes), format_bytes(plan.floor_bytes)),
+            fmt::format("a budget of {} ({}) is too small: {}, reserve {}, and {} {}", format_bytes(plan.budget_bytes),
+                        plan.budget_source, list_of(plan.fixed), format_bytes(plan.reserve_bytes), experts,
+                        format_bytes(arena_least)),
             remedy};
 }
 
@@ -101,6 +96,14 @@ Error arena_too_small(uint64_t arena, uint64_t floor) {
             fmt::format("an arena of {} (--arena) is below one token's experts, {}: nothing would ever be hit",
                         format_bytes(arena), format_bytes(floor)),
             fmt::format("use --arena {}K or more", align_up(floor, KiB) / KiB)};
+}
+
+Error cache_too_small(double share, uint64_t cache, uint64_t floor, uint64_t all) {
+    return {ErrorKind::budget,
+            fmt::format("{:g} % of the experts (--cache), {}, is below one token's experts, {}: nothing would ever be "
+                        "hit",
+                        100 * share, format_bytes(cache), format_bytes(floor)),
+            fmt::format("use --cache {}% or more", (100 * floor + all - 1) / all)};
 }
 
 // Hands out `bytes` in slots above those in `slots`: to each class that is not full in proportion to the bytes a token
@@ -148,30 +151,96 @@ void use_remainder(const std::vector<SizeClass> &classes, uint64_t bytes, std::v
     }
 }
 
+void choose_budget(MemoryPlan &plan, uint64_t needed, const Machine &machine, const PlanWishes &wishes) {
+    if (wishes.budget_bytes) {
+        plan.budget_bytes = *wishes.budget_bytes;
+        plan.budget_source = "--ram";
+    } else if (wishes.cache_share) {
+        plan.budget_bytes = smallest_budget(needed, wishes);
+        plan.budget_source = "--cache";
+    } else {
+        plan.budget_bytes = machine.usable_bytes;
+        plan.budget_source = machine.source;
+    }
+    plan.reserve_bytes = reserve_of(plan.budget_bytes, wishes);
+}
+
 } // namespace
 
 uint64_t default_reserve(uint64_t budget_bytes) { return std::min(budget_bytes / reserve_share, reserve_max); }
+
+uint64_t room_of(uint64_t budget_bytes, const PlanWishes &wishes) {
+    return budget_bytes - std::min(budget_bytes, reserve_of(budget_bytes, wishes));
+}
+
+// A byte more of budget is at most a byte more of reserve, so what holds it goes on holding it upwards, and one step
+// down tells whether it is the smallest.
+uint64_t smallest_budget(uint64_t needed, const PlanWishes &wishes) {
+    // x - x/16 >= needed holds from x = needed * 16/15 on, give or take the rounding.
+    const uint64_t reserve = wishes.reserve_bytes.value_or(std::min(needed / (reserve_share - 1), reserve_max));
+    uint64_t budget = align_up(needed + reserve, MiB);
+    while (!holds(budget, needed, wishes)) {
+        budget += MiB;
+    }
+    while (budget >= MiB && holds(budget - MiB, needed, wishes)) {
+        budget -= MiB;
+    }
+    return budget;
+}
+
+uint64_t all_experts_bytes(const ModelLayout &layout) {
+    uint64_t bytes = 0;
+    for (const SizeClass &size_class : layout.size_classes) {
+        bytes += size_class.n_slices * size_class.slot_bytes;
+    }
+    return bytes;
+}
+
+uint64_t needed_bytes(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes) {
+    uint64_t arena = 0;
+    for (const SizeClass &size_class : layout.size_classes) {
+        arena += floor_slots(size_class) * size_class.slot_bytes;
+    }
+    if (wishes.cache_share) {
+        arena = std::max(arena, cache_bytes(*wishes.cache_share, all_experts_bytes(layout)));
+    }
+    return total_of(fixed) + arena + overhead_noise;
+}
+
+double cached_share(const ModelLayout &layout, const MemoryPlan &plan) {
+    double least = 1;
+    for (size_t i = 0; i < plan.slots.size(); i++) {
+        least =
+            std::min(least, static_cast<double>(plan.slots[i]) / static_cast<double>(layout.size_classes[i].n_slices));
+    }
+    return least;
+}
 
 MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
                      const PlanWishes &wishes) {
     const std::vector<SizeClass> &classes = layout.size_classes;
     MemoryPlan plan;
-    plan.budget_bytes = wishes.budget_bytes.value_or(machine.usable_bytes);
-    plan.budget_source = wishes.budget_bytes ? "--ram" : machine.source;
     plan.fixed = fixed;
-    plan.reserve_bytes = reserve_of(plan.budget_bytes, wishes);
     for (const SizeClass &size_class : classes) {
         LARDER_CHECK(size_class.slot_bytes > 0);
         plan.slots.push_back(floor_slots(size_class));
     }
     plan.floor_bytes = bytes_of(classes, plan.slots);
+    uint64_t arena_least = plan.floor_bytes;
+    if (wishes.cache_share) {
+        arena_least = cache_bytes(*wishes.cache_share, all_experts_bytes(layout));
+        if (arena_least < plan.floor_bytes) {
+            throw cache_too_small(*wishes.cache_share, arena_least, plan.floor_bytes, all_experts_bytes(layout));
+        }
+    }
+    choose_budget(plan, needed_bytes(layout, fixed, wishes), machine, wishes);
 
     check_machine_gives(plan.budget_bytes, machine, wishes);
-    if (!holds(plan.budget_bytes, total_of(fixed) + plan.floor_bytes, wishes)) {
-        throw too_small(plan, machine, wishes);
+    if (!holds(plan.budget_bytes, total_of(fixed) + arena_least, wishes)) {
+        throw too_small(plan, arena_least, machine, wishes);
     }
     const uint64_t room = plan.budget_bytes - plan.reserve_bytes - total_of(fixed);
-    const uint64_t arena_max = std::min(room, wishes.arena_bytes.value_or(room));
+    const uint64_t arena_max = wishes.cache_share ? arena_least : std::min(room, wishes.arena_bytes.value_or(room));
     if (arena_max < plan.floor_bytes) {
         throw arena_too_small(arena_max, plan.floor_bytes);
     }

@@ -45,12 +45,15 @@ struct PlanWishes {
     std::optional<uint64_t> budget_bytes;  // --ram; absent: what the machine can give
     std::optional<uint64_t> reserve_bytes; // --reserve; absent: default_reserve()
     std::optional<uint64_t> arena_bytes;   // --arena: at most this much of it for experts; absent: all there is
-    bool overcommit = false;               // --overcommit: a budget above what the machine can give is accepted
+    // --cache: the arena is this share (above 0, up to 1) of all experts and nothing less, whatever arena_bytes says.
+    // Without budget_bytes the budget is then the smallest that holds it.
+    std::optional<double> cache_share;
+    bool overcommit = false; // --overcommit: a budget above what the machine can give is accepted
 };
 
 struct MemoryPlan {
     uint64_t budget_bytes = 0;
-    std::string budget_source; // "--ram" or Machine::source
+    std::string budget_source; // "--ram", "--cache" or Machine::source
     FixedBytes fixed;
     uint64_t reserve_bytes = 0;
     uint64_t arena_bytes = 0;    // of the slots below, never more than all experts need
@@ -63,11 +66,25 @@ struct MemoryPlan {
 // min(budget / 16, 1 GiB)
 uint64_t default_reserve(uint64_t budget_bytes);
 
-// Throws Error(budget) when the arena would be below the floor (naming the smallest budget in MiB, or --arena, that
-// works, a MiB above what this measurement needs, as the next one may be a little more), or when the budget is above
-// what the machine can give and overcommit is off. A dense model has floor 0 and no slots.
+// Throws Error(budget) when the arena would be below the floor or what --cache asks for (naming the smallest budget in
+// MiB, or --arena, or --cache, that works, a MiB above what this measurement needs, as the next one may be a little
+// more), or when the budget is above what the machine can give and overcommit is off. A dense model has floor 0 and no
+// slots.
 MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
                      const PlanWishes &wishes);
+
+// What a budget must hold beside its reserve for make_plan() to accept it, that MiB included.
+uint64_t needed_bytes(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes);
+// The smallest budget in whole MiB that holds so much beside its reserve.
+uint64_t smallest_budget(uint64_t needed, const PlanWishes &wishes);
+// A budget less its reserve.
+uint64_t room_of(uint64_t budget_bytes, const PlanWishes &wishes);
+
+// Slots for all experts.
+uint64_t all_experts_bytes(const ModelLayout &layout);
+// The share of the experts that the slots hold: of the size class that has the fewest, as an expert is there only with
+// all its slices. 1 for a dense model.
+double cached_share(const ModelLayout &layout, const MemoryPlan &plan);
 
 // The ubatches to choose from where the user names none, largest first: 512, 256, 128, 64 and 32 tokens, but none above
 // the context, and the context itself if that is less than 512.
@@ -82,5 +99,15 @@ using FixedOfUbatch = std::function<FixedBytes(uint32_t ubatch_tokens)>;
 // beside it, then the smallest, then the others downwards. Throws what make_plan() throws for the smallest.
 MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfUbatch &fixed_of,
                          const ModelLayout &layout, const Machine &machine, const PlanWishes &wishes);
+
+// llama.cpp's contexts are multiples of this many tokens.
+inline constexpr uint32_t ctx_tokens_step = 256;
+
+// What a context of so many tokens needs, beside the reserve; grows with it.
+using NeedOfContext = std::function<uint64_t(uint32_t ctx_tokens)>;
+
+// The largest multiple of ctx_tokens_step below `refused_tokens` that needs no more than `room`; none if there is none.
+// Asks `need_of`, which takes time, about four times where the need is a straight line.
+std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t room, const NeedOfContext &need_of);
 
 } // namespace larder

@@ -55,6 +55,11 @@ struct SyntheticTrace {
 };
 RoutingTrace synthesise_trace(const SyntheticTrace &wanted);
 
+// With these a synthetic trace hits about as often as the two real ones of docs/replacement.md, of whose shapes it is
+// (tests/replay/claims_test.cpp): to guess with where nothing was recorded.
+inline constexpr double skew_like_real = 0.9;
+inline constexpr double reuse_like_real = 0.4;
+
 // Writes a trace token by token in larder's own format. After close() the system has all of it, or Error(io) was
 // thrown; a writer that goes without it leaves what was written so far, and says nothing.
 class TraceWriter {

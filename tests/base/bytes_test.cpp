@@ -33,6 +33,24 @@ TEST(Bytes, RefuseNonsenseAndNameTheFlag) {
     }
 }
 
+TEST(Percent, IsReadAsAShare) {
+    EXPECT_EQ(parse_percent("50%", "--ram"), 0.5);
+    EXPECT_EQ(parse_percent("100%", "--ram"), 1.0);
+    EXPECT_EQ(parse_percent("12.5%", "--ram"), 0.125);
+}
+
+TEST(Percent, RefusesNonsenseAndNamesTheFlag) {
+    for (const char *text : {"", "%", "50", "0%", "-1%", "101%", "100.1%", "nan%", "5 %", "5%%", "1e1%", "half%"}) {
+        try {
+            parse_percent(text, "--cache");
+            ADD_FAILURE() << "'" << text << "' was accepted";
+        } catch (const Error &error) {
+            EXPECT_EQ(error.kind(), ErrorKind::usage);
+            EXPECT_NE(std::string(error.what()).find("--cache"), std::string::npos);
+        }
+    }
+}
+
 TEST(Bytes, AreWrittenShort) {
     EXPECT_EQ(format_bytes(0), "0 B");
     EXPECT_EQ(format_bytes(1023), "1023 B");

@@ -289,4 +289,67 @@ TEST(Plan, RefusesAnArenaBelowOneTokensExpertsAndNamesTheSmallest) {
     EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), big_machine, wishes));
 }
 
+TEST(Cache, IsExactlyTheShareThatWasAskedFor) {
+    const ModelLayout layout = two_classes();
+    for (const double share : {0.05, 0.10, 0.25, 0.5, 0.9, 1.0}) {
+        PlanWishes wishes = ram(64 * GiB);
+        wishes.cache_share = share;
+        const MemoryPlan plan = make_plan(layout, some_fixed(), big_machine, wishes);
+        expect_sound(layout, plan);
+        EXPECT_LE(plan.arena_bytes, share * static_cast<double>(all_experts_of(layout)));
+        EXPECT_NEAR(cached_share(layout, plan), share, 0.001);
+    }
+}
+
+TEST(Cache, NamesTheBudgetItTakesWhereNoneIsGiven) {
+    const ModelLayout layout = two_classes();
+    PlanWishes wishes;
+    wishes.cache_share = 0.25;
+    const MemoryPlan plan = make_plan(layout, some_fixed(), big_machine, wishes);
+    expect_sound(layout, plan);
+    EXPECT_EQ(plan.budget_source, "--cache");
+    EXPECT_EQ(plan.budget_bytes, smallest_budget(needed_bytes(layout, some_fixed(), wishes), wishes));
+    EXPECT_TRUE(works(layout, a_little_more(some_fixed()), wishes, plan.budget_bytes));
+    EXPECT_FALSE(works(layout, a_little_more(some_fixed()), wishes, plan.budget_bytes - MiB));
+    EXPECT_EQ(make_plan(layout, some_fixed(), {plan.budget_bytes, "MemAvailable"}, wishes).slots, plan.slots);
+    const Machine less = {plan.budget_bytes - plan.reserve_bytes, "MemAvailable"};
+    EXPECT_EQ(refusal_of(layout, some_fixed(), less, wishes).kind(), ErrorKind::budget);
+}
+
+TEST(Cache, IsRefusedUnderABudgetThatDoesNotHoldAllOfIt) {
+    const ModelLayout layout = two_classes();
+    PlanWishes wishes = ram(4 * GiB);
+    wishes.cache_share = 0.5;
+    const Error error = refusal_of(layout, some_fixed(), big_machine, wishes);
+    EXPECT_EQ(error.kind(), ErrorKind::budget);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("50 % of the experts (--cache)"), HasSubstr("lower --cache")));
+    EXPECT_TRUE(works(layout, a_little_more(some_fixed()), wishes, named_budget(error)));
+    EXPECT_FALSE(works(layout, a_little_more(some_fixed()), wishes, named_budget(error) - MiB));
+}
+
+TEST(Cache, IsRefusedBelowOneTokensExperts) {
+    PlanWishes wishes = ram(64 * GiB);
+    wishes.cache_share = 0.02;
+    const Error error = refusal_of(two_classes(), some_fixed(), big_machine, wishes);
+    EXPECT_EQ(error.kind(), ErrorKind::budget);
+    EXPECT_EQ(error.remedy(), "use --cache 4% or more"); // 8 of 256 are 3.1 %
+    wishes.cache_share = 0.04;
+    EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), big_machine, wishes));
+}
+
+TEST(Cache, IsNothingForADenseModel) {
+    PlanWishes wishes = ram(8 * GiB);
+    wishes.cache_share = 0.5;
+    const MemoryPlan plan = make_plan({}, some_fixed(), big_machine, wishes);
+    EXPECT_EQ(plan.arena_bytes, 0U);
+    EXPECT_EQ(cached_share({}, plan), 1);
+}
+
+TEST(CachedShare, IsThatOfTheClassThatHasTheFewest) {
+    ModelLayout layout;
+    layout.size_classes = {size_class(8192, 4000, 160), size_class(12288, 4000, 40)};
+    const MemoryPlan plan = make_plan(layout, {}, big_machine, ram_and_reserve(1000 * 8192 + 250 * 12288, 0));
+    EXPECT_DOUBLE_EQ(cached_share(layout, plan), 250.0 / 4000);
+}
+
 } // namespace larder

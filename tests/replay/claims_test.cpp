@@ -96,5 +96,28 @@ TEST(Claims, TheReplayFindsTheFieldsFiguresForLruAndMin) {
     }
 }
 
+// larder plan guesses with synthetic tokens where it has no trace of the model.
+TEST(Claims, SyntheticTokensHitAboutAsOftenAsTheTwoRealTraces) {
+    struct Real {
+        SyntheticTrace shape;
+        std::array<double, 5> rates; // of docs/replacement.md, at `shares`
+    };
+    const std::array<Real, 2> real = {
+        {{{.n_layer = 16, .n_expert = 128, .top_k = 6, .n_token = 128}, {59.6, 70.5, 77.9, 83.6, 87.5}},
+         {{.n_layer = 16, .n_expert = 256, .top_k = 8, .n_token = 300}, {56.3, 63.8, 69.7, 74.3, 77.8}}}};
+    double squares = 0;
+    for (Real each : real) {
+        each.shape.skew = skew_like_real;
+        each.shape.reuse = reuse_like_real;
+        const RoutingTrace trace = synthesise_trace(each.shape);
+        for (size_t i = 0; i < shares.size(); i++) {
+            const double error = rate(trace, decode_of(trace, false), shares[i], product_policy) - each.rates[i];
+            EXPECT_LT(std::abs(error), 13) << each.shape.n_expert << " experts at " << shares[i];
+            squares += error * error;
+        }
+    }
+    EXPECT_LT(std::sqrt(squares / 10), 7.5);
+}
+
 } // namespace
 } // namespace larder

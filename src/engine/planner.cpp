@@ -1,0 +1,142 @@
+#include "engine/planner.h"
+
+#include "compute/compute.h"
+#include "engine/llama_log.h"
+#include "engine/measure.h"
+#include "engine/params.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace larder {
+
+namespace {
+
+EngineOptions with_context(const EngineOptions &resolved, uint32_t ctx_tokens) {
+    EngineOptions options = resolved;
+    options.ctx_tokens = ctx_tokens;
+    return options;
+}
+
+} // namespace
+
+class Planner::Impl {
+  public:
+    explicit Impl(const EngineOptions &wanted) {
+        capture_llama_log(wanted.verbose);
+        llama_backend_init();
+        expert_buffer_type(); // registered before the first model
+        layout = open_layout(wanted.model_path);
+        options = resolve(wanted, layout.context_length);
+        machine = probe_machine();
+    }
+
+    PlannedRun plan() {
+        check_context_can_be_measured(options, machine);
+        return options.kernels ? plan_with(*options.kernels) : choose_kernels();
+    }
+
+    FixedBytes least(uint32_t ctx_tokens) {
+        const auto known = least_of_context_.find(ctx_tokens);
+        if (known != least_of_context_.end()) {
+            return known->second;
+        }
+        const EngineOptions wanted = with_context(options, ctx_tokens);
+        check_context_can_be_measured(wanted, machine);
+        if (!least_) {
+            check_kernels(layout, least_kernels());
+            least_ = measure(layout, least_kernels());
+        }
+        FixedBytes fixed = measure_context(*least_, layout, with_ubatch(wanted, least_ubatch(ctx_tokens)));
+        fixed.overhead = overhead_of(ctx_tokens, fixed.overhead);
+        least_of_context_[ctx_tokens] = fixed;
+        return fixed;
+    }
+
+    [[nodiscard]] uint32_t least_ubatch(uint32_t ctx_tokens) const {
+        return options.ubatch_tokens > 0 ? std::min(options.ubatch_tokens, ctx_tokens)
+                                         : ubatch_candidates(ctx_tokens).back();
+    }
+    [[nodiscard]] Kernels least_kernels() const { return options.kernels.value_or(Kernels::plain); }
+
+    ModelLayout layout;
+    EngineOptions options; // resolved
+    Machine machine;
+    std::unique_ptr<Placement> placement; // of the latest plan
+
+  private:
+    PlannedRun plan_with(Kernels wanted) {
+        check_kernels(layout, wanted);
+        Measurement measured = measure(layout, wanted);
+        const auto fixed_of = [&](uint32_t tokens) {
+            FixedBytes fixed = measure_context(measured, layout, with_ubatch(options, tokens));
+            fixed.overhead = overhead_of(options.ctx_tokens, fixed.overhead);
+            return fixed;
+        };
+        const MemoryPlan plan = choose_ubatch(options.ubatch_tokens > 0 ? std::vector{options.ubatch_tokens}
+                                                                        : ubatch_candidates(options.ctx_tokens),
+                                              fixed_of, layout, machine, options.wishes);
+        placement = std::move(measured.placement);
+        measured.model.reset();
+        malloc_trim(0); // what the measurement used goes back before the weights come
+        return {plan, wanted, options.ctx_tokens, options.threads};
+    }
+
+    // None where there is no room, or no such kernel: another path may have what it needs.
+    std::optional<PlannedRun> plan_if_it_fits(Kernels wanted) {
+        try {
+            return plan_with(wanted);
+        } catch (const Error &) {
+            malloc_trim(0);
+            return std::nullopt;
+        }
+    }
+
+    // Repacking a slice takes as long as some tens of products with it, so it pays where slices stay; resident matrices
+    // always do (docs/kernels.md).
+    PlannedRun choose_kernels() {
+        if (const auto repacked = plan_if_it_fits(Kernels::repacked)) {
+            bool all_stay = true;
+            for (size_t i = 0; i < repacked->memory.slots.size(); i++) {
+                all_stay = all_stay && repacked->memory.slots[i] >= layout.size_classes[i].n_slices;
+            }
+            if (all_stay) {
+                return *repacked;
+            }
+        }
+        const auto mixed = plan_if_it_fits(Kernels::mixed);
+        return mixed ? *mixed : plan_with(Kernels::plain);
+    }
+
+    // As the first measurement found it, which has the largest ubatch. What later ones find grows with their number,
+    // and a budget that a refusal names must not depend on that.
+    uint64_t overhead_of(uint32_t ctx_tokens, uint64_t measured_bytes) {
+        if (!overhead_) {
+            overhead_ = {ctx_tokens, measured_bytes};
+        }
+        return overhead_with_context(layout, overhead_->second, overhead_->first, ctx_tokens);
+    }
+
+    std::optional<std::pair<uint32_t, uint64_t>> overhead_; // of this context
+    std::optional<Measurement> least_;
+    std::map<uint32_t, FixedBytes> least_of_context_;
+};
+
+Planner::Planner(const EngineOptions &options) : impl_(std::make_unique<Impl>(options)) {}
+Planner::~Planner() = default;
+
+const ModelLayout &Planner::layout() const { return impl_->layout; }
+const Machine &Planner::machine() const { return impl_->machine; }
+const EngineOptions &Planner::options() const { return impl_->options; }
+PlannedRun Planner::plan() { return impl_->plan(); }
+FixedBytes Planner::least(uint32_t ctx_tokens) { return impl_->least(ctx_tokens); }
+uint32_t Planner::least_ubatch(uint32_t ctx_tokens) const { return impl_->least_ubatch(ctx_tokens); }
+Kernels Planner::least_kernels() const { return impl_->least_kernels(); }
+std::unique_ptr<Placement> Planner::take_placement() { return std::move(impl_->placement); }
+ModelLayout Planner::take_layout() { return std::move(impl_->layout); }
+
+} // namespace larder

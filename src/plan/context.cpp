@@ -1,0 +1,58 @@
+// How long a context fits.
+#include "plan/plan.h"
+
+#include <algorithm>
+
+namespace larder {
+
+namespace {
+
+constexpr uint32_t steps_first = 8; // tokens grow by this factor until two points give a line
+constexpr int guesses_max = 12;     // by lines; after them the rest is halved
+
+struct Point {
+    uint32_t steps = 0; // of ctx_tokens_step
+    uint64_t need = 0;
+};
+
+// Where a line through the two comes to `room`.
+uint32_t crossing(const Point &a, const Point &b, uint64_t room) {
+    const auto slope = (static_cast<double>(b.need) - static_cast<double>(a.need)) /
+                       (static_cast<double>(b.steps) - static_cast<double>(a.steps));
+    const double steps =
+        static_cast<double>(b.steps) + (static_cast<double>(room) - static_cast<double>(b.need)) / slope;
+    return slope > 0 ? static_cast<uint32_t>(std::clamp(steps, 0.0, 4e9)) : UINT32_MAX;
+}
+
+} // namespace
+
+std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t room, const NeedOfContext &need_of) {
+    uint32_t high = (refused_tokens + (ctx_tokens_step - 1)) / ctx_tokens_step; // does not fit
+    if (high <= 1) {
+        return std::nullopt;
+    }
+    Point before{};
+    Point latest{1, need_of(ctx_tokens_step)};
+    if (latest.need > room) {
+        return std::nullopt;
+    }
+    uint32_t low = 1; // fits
+    for (int guesses = 0; high - low > 1; guesses++) {
+        uint32_t guess = low * steps_first;
+        if (guesses >= guesses_max) {
+            guess = low + (high - low) / 2;
+        } else if (before.steps > 0 && before.steps != latest.steps) {
+            guess = crossing(before, latest, room);
+        }
+        guess = std::clamp(guess, low + 1, high - 1);
+        const Point now{guess, need_of(guess * ctx_tokens_step)};
+        (now.need <= room ? low : high) = guess;
+        if (now.need != UINT64_MAX) { // that says no more than that it does not fit
+            before = latest;
+            latest = now;
+        }
+    }
+    return low * ctx_tokens_step;
+}
+
+} // namespace larder
