@@ -12,6 +12,7 @@ using CommandBody = std::function<int()>;
 
 // Each adds its subcommand with its options to `app` and, when it is chosen on the command line, sets `body`.
 void add_bench(CLI::App &app, CommandBody &body);
+void add_calibrate(CLI::App &app, CommandBody &body);
 void add_inspect(CLI::App &app, CommandBody &body);
 void add_plan(CLI::App &app, CommandBody &body);
 void add_probe(CLI::App &app, CommandBody &body);

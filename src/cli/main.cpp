@@ -68,6 +68,7 @@ int main(int argc, char **argv) {
     larder::add_bench(app, body);
     larder::add_simulate(app, body);
     larder::add_plan(app, body);
+    larder::add_calibrate(app, body);
 
     larder::fill_standard_streams();
     std::vector<std::string> arguments;

@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char *attention = "--arch qwen3moe --quant q4_k_m --layers 4 --experts 32 --embd 256 --ff 1024";
 constexpr uint32_t n_layer = 4;
@@ -260,6 +261,7 @@ TEST_F(Plan, WrongUseIsExplained) {
     for (const char *flag : {"--ram", "--cache", "--all", "--trace", "--parallel", "--reserve", "--kernels"}) {
         EXPECT_THAT(help, HasSubstr(flag));
     }
+    EXPECT_THAT(larder({"--help"}).out, AllOf(HasSubstr("calibrate"), Not(HasSubstr("calibrate-side"))));
 }
 
 // --- --ram, wherever it is taken ---
@@ -281,7 +283,7 @@ TEST_F(Plan, ABudgetMayBeAShareOfWhatTheMachineGives) {
 }
 
 TEST_F(Plan, ABudgetThatIsNoneIsRefusedWhereverItIsTaken) {
-    for (const std::string command : {"plan", "run", "verify", "bench"}) {
+    for (const std::string command : {"plan", "run", "verify", "bench", "calibrate"}) {
         for (const char *ram : {"0%", "101%", "-5%", "%", "8X", "-1", "", "0", "8", "half"}) {
             const Finished result = larder({command, "-m", model(), std::string("--ram=") + ram});
             EXPECT_EQ(result.exit_code, 2) << command << " " << ram;
