@@ -41,8 +41,7 @@ std::vector<uint64_t> reserves_of(const CalibrateFlags &flags, uint64_t budget) 
         }
     }
     std::ranges::sort(reserves);
-    const auto repeated = std::ranges::unique(reserves);
-    reserves.erase(repeated.begin(), repeated.end());
+    reserves.erase(std::unique(reserves.begin(), reserves.end()), reserves.end());
     return reserves;
 }
 

@@ -69,7 +69,6 @@ int main(int argc, char **argv) {
     larder::add_simulate(app, body);
     larder::add_plan(app, body);
     larder::add_calibrate(app, body);
-    larder::add_tune(app, body);
 
     larder::fill_standard_streams();
     std::vector<std::string> arguments;
