@@ -199,7 +199,8 @@ TEST_F(Pager, MadviseEmptiesTheProcessAndFadviseThePageCache) {
         token({0});
         token({0});
         const uint64_t rss_after = resident_bytes_now();
-        left[evict] = {layout_.file_bytes[0] - std::min(layout_.file_bytes[0], rss_before - rss_after), cached_bytes()};
+        const uint64_t gone = rss_before - std::min(rss_before, rss_after);
+        left[evict] = {layout_.file_bytes[0] - std::min(layout_.file_bytes[0], gone), cached_bytes()};
         pager_.reset();
     }
     const uint64_t half = layout_.file_bytes[0] / 2;
