@@ -74,24 +74,28 @@ uint32_t ctx_tokens_of(const BenchFlags &flags, const std::vector<BenchTest> &te
 }
 
 std::vector<BenchRow> rows_of(const BenchFlags &flags, const std::vector<BenchTest> &tests) {
+    if (flags.page.given() && std::ranges::find(flags.residency, "page") == flags.residency.end()) {
+        throw Error(ErrorKind::usage, "--hot-tokens, --page-evict: no row has residency 'page'",
+                    "add --residency page, or leave them out");
+    }
     std::vector<BenchRow> rows;
-    const auto add = [&](const std::string &ram, bool stock) {
+    const auto add = [&](const std::string &ram, Residency residency) {
         for (const BenchTest &test : tests) {
             BenchRow row;
             row.ram = ram;
-            row.stock = stock;
+            row.residency = residency;
             row.test = test;
             rows.push_back(std::move(row));
         }
     };
-    for (const std::string &residency : flags.residency) {
-        if (residency == "stock") {
-            add("", true);
+    for (const std::string &name : flags.residency) {
+        if (const Residency residency = residency_of(name); residency != Residency::arena) {
+            add("", residency);
             continue;
         }
         for (const std::string &ram : flags.ram.empty() ? std::vector<std::string>{""} : flags.ram) {
             engine_options(flags.engine, ram); // a typo is said at once
-            add(ram, false);
+            add(ram, Residency::arena);
         }
     }
     return rows;
@@ -116,7 +120,12 @@ double measured_slice_rate(const ModelLayout &layout, const BenchFlags &flags) {
 }
 
 std::string title_of(const BenchRow &row) {
-    return fmt::format("{} {}", row.stock ? "stock" : row.ram.empty() ? "all memory" : row.ram, row.test.name());
+    const bool budget = row.residency == Residency::arena;
+    return fmt::format("{} {}",
+                       !budget           ? to_string(row.residency)
+                       : row.ram.empty() ? "all memory"
+                                         : row.ram,
+                       row.test.name());
 }
 
 // The rows that were measured before somebody stopped it.
@@ -196,10 +205,11 @@ void add_test_flags(CLI::App &command, BenchFlags &flags) {
     command.add_flag("--no-warmup", flags.no_warmup, "warm, but count the first repetition too")->group(group);
     command
         .add_option("--residency", flags.residency,
-                    "arena, stock (llama.cpp's own, mapped; ubatch 512 without -ub) or both")
+                    "arena, page (experts in a file mapping), stock (llama.cpp's own, mapped), or a list to compare; "
+                    "page and stock have ubatch 512 without -ub")
         ->delimiter(',')
         ->take_all()
-        ->check(CLI::IsMember({"arena", "stock"}))
+        ->check(CLI::IsMember(residency_names()))
         ->capture_default_str()
         ->group(group);
     CLI::Option *prompt =
@@ -224,6 +234,7 @@ void add_bench(CLI::App &app, CommandBody &body) {
         ->capture_default_str()
         ->group("Computing and reading");
     add_test_flags(*command, *flags);
+    add_page_flags(*command, flags->page);
     command->add_flag("--no-probe", flags->no_probe, "do not measure the disk: there is no T_io and no limit then");
     command->add_option("-o,--output", flags->output, "md, csv, json or jsonl")
         ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))

@@ -31,25 +31,11 @@ uint64_t n_slot(const Json &figures) {
 
 // --- the table ---
 
-constexpr std::array<std::pair<const char *, int>, 19> columns = {{{"model", 26},
-                                                                   {"size", 10},
-                                                                   {"arch", 10},
-                                                                   {"budget", 10},
-                                                                   {"arena", 10},
-                                                                   {"slots", 7},
-                                                                   {"kernels", 8},
-                                                                   {"ubatch", 6},
-                                                                   {"test", 13},
-                                                                   {"tok/s", 17},
-                                                                   {"hit rate", 8},
-                                                                   {"read/tok", 10},
-                                                                   {"stall/tok", 11},
-                                                                   {"T_io", 11},
-                                                                   {"T_cpu", 11},
-                                                                   {"limit", 9},
-                                                                   {"serial", 9},
-                                                                   {"of limit", 8},
-                                                                   {"peak RSS", 10}}};
+constexpr std::array<std::pair<const char *, int>, 20> columns = {
+    {{"model", 26},   {"size", 10},     {"arch", 10},        {"budget", 10},    {"arena", 10},
+     {"slots", 7},    {"kernels", 8},   {"ubatch", 6},       {"test", 13},      {"tok/s", 17},
+     {"hit rate", 8}, {"read/tok", 10}, {"dropped/tok", 11}, {"stall/tok", 11}, {"T_io", 11},
+     {"T_cpu", 11},   {"limit", 9},     {"serial", 9},       {"of limit", 8},   {"peak RSS", 10}}};
 
 std::string table_line(const std::vector<std::string> &cells) {
     std::string line = "|";
@@ -81,7 +67,9 @@ std::string table_row(const BenchSetting &setting, const BenchRow &row) {
     const bool failed = !row.error.empty();
     std::string budget = row.ram;
     if (budget.empty()) {
-        budget = row.stock ? "stock" : failed ? "machine" : bytes("budget_bytes");
+        budget = row.residency != Residency::arena ? std::string(to_string(row.residency))
+                 : failed                          ? "machine"
+                                                   : bytes("budget_bytes");
     }
     std::vector<std::string> cells = {setting.model_name, format_bytes(setting.model_bytes), setting.architecture,
                                       budget};
@@ -90,16 +78,17 @@ std::string table_row(const BenchSetting &setting, const BenchRow &row) {
         cells.resize(columns.size());
         return table_line(cells);
     }
-    const bool arena = !row.stock;
-    cells.insert(cells.end(),
-                 {arena ? bytes("arena_bytes") : "-", arena ? std::to_string(n_slot(row.figures)) : "-",
-                  row.figures.at("kernels").get<std::string>(),
-                  std::to_string(row.figures.at("ubatch_tokens").get<uint32_t>()), row.test.name(),
-                  fmt::format("{:.2f} ± {:.2f}", figures.tok_s, figures.tok_s_stddev),
-                  number(figures.hit_rate, " %", 100), format_bytes(static_cast<uint64_t>(figures.bytes_read_token)),
-                  number(figures.stall_ms_token, " ms"), number(figures.t_io_ms, " ms"),
-                  number(figures.t_cpu_ms, " ms"), number(figures.limit_tok_s, ""), number(figures.serial_tok_s, ""),
-                  number(figures.limit_share, " %", 100), bytes("peak_rss_bytes")});
+    const bool arena = row.residency == Residency::arena;
+    const auto size = [](double value) { return format_bytes(static_cast<uint64_t>(value)); };
+    cells.insert(
+        cells.end(),
+        {arena ? bytes("arena_bytes") : "-", arena ? std::to_string(n_slot(row.figures)) : "-",
+         row.figures.at("kernels").get<std::string>(), std::to_string(row.figures.at("ubatch_tokens").get<uint32_t>()),
+         row.test.name(), fmt::format("{:.2f} ± {:.2f}", figures.tok_s, figures.tok_s_stddev),
+         number(figures.hit_rate, " %", 100), size(figures.bytes_read_token),
+         figures.bytes_dropped_token ? size(*figures.bytes_dropped_token) : "-", number(figures.stall_ms_token, " ms"),
+         number(figures.t_io_ms, " ms"), number(figures.t_cpu_ms, " ms"), number(figures.limit_tok_s, ""),
+         number(figures.serial_tok_s, ""), number(figures.limit_share, " %", 100), bytes("peak_rss_bytes")});
     return table_line(cells);
 }
 
@@ -164,9 +153,13 @@ BenchSetting setting_of(const ModelLayout &layout) {
 
 Json row_json(const BenchSetting &setting, const BenchRow &row) {
     const bool measured = row.error.empty();
+    const bool arena = row.residency == Residency::arena;
     const RowFigures figures = measured ? figures_of(row, setting.disk_bytes_per_second) : RowFigures{};
     const auto known = [&row](const char *key) {
         return row.figures.contains(key) ? row.figures.at(key) : Json(nullptr);
+    };
+    const auto of_page = [&row](const char *key) {
+        return row.figures.contains("page") ? row.figures.at("page").at(key) : Json(nullptr);
     };
     const auto if_measured = [measured](Json value) { return measured ? std::move(value) : Json(nullptr); };
     Json slots = Json::array();
@@ -179,11 +172,11 @@ Json row_json(const BenchSetting &setting, const BenchRow &row) {
             {"architecture", setting.architecture},
             {"routed_bytes", setting.routed_bytes},
             {"token_bytes", setting.token_bytes},
-            {"residency", row.stock ? "stock" : "arena"},
+            {"residency", to_string(row.residency)},
             {"start", setting.cold ? "cold" : "warm"},
             {"ram", row.ram},
-            {"budget_bytes", row.stock ? Json(nullptr) : known("budget_bytes")},
-            {"arena_bytes", row.stock ? Json(nullptr) : known("arena_bytes")},
+            {"budget_bytes", arena ? known("budget_bytes") : Json(nullptr)},
+            {"arena_bytes", arena ? known("arena_bytes") : Json(nullptr)},
             {"slots", std::move(slots)},
             {"test", row.test.name()},
             {"n_prompt", row.test.n_prompt},
@@ -201,6 +194,10 @@ Json row_json(const BenchSetting &setting, const BenchRow &row) {
             {"tok_s_samples", figures.tok_s_samples},
             {"hit_rate", or_null(figures.hit_rate)},
             {"bytes_read_per_token", if_measured(figures.bytes_read_token)},
+            {"page_evict", of_page("evict")},
+            {"hot_tokens", of_page("hot_tokens")},
+            {"bytes_dropped_per_token", or_null(figures.bytes_dropped_token)},
+            {"bytes_reread_per_token", or_null(figures.bytes_reread_token)},
             {"stall_ms_per_token", if_measured(or_null(figures.stall_ms_token))},
             {"t_io_ms", if_measured(or_null(figures.t_io_ms))},
             {"t_cpu_ms", or_null(figures.t_cpu_ms)},

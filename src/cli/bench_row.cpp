@@ -54,6 +54,8 @@ RowFigures figures_of(const BenchRow &row, double disk_bytes_per_second) {
         sum.expert_hits += repetition.expert_hits;
         sum.expert_misses += repetition.expert_misses;
         sum.bytes_read += repetition.bytes_read;
+        sum.bytes_dropped += repetition.bytes_dropped;
+        sum.bytes_reread += repetition.bytes_reread;
         repeated = repeated && repetition.token_repeated;
         if (repetition.cpu_ms_token) {
             cpu_ms.push_back(*repetition.cpu_ms_token);
@@ -69,8 +71,11 @@ RowFigures figures_of(const BenchRow &row, double disk_bytes_per_second) {
     if (const uint64_t accesses = sum.expert_hits + sum.expert_misses; accesses > 0) {
         figures.hit_rate = static_cast<double>(sum.expert_hits) / static_cast<double>(accesses);
     }
-    if (!row.stock) {
+    if (row.residency == Residency::arena) {
         figures.stall_ms_token = sum.stall_ms / n_token;
+    } else if (row.residency == Residency::page) {
+        figures.bytes_dropped_token = static_cast<double>(sum.bytes_dropped) / n_token;
+        figures.bytes_reread_token = static_cast<double>(sum.bytes_reread) / n_token;
     }
     if (disk_bytes_per_second > 0) {
         figures.t_io_ms = figures.bytes_read_token * 1000 / disk_bytes_per_second;

@@ -12,8 +12,8 @@
 namespace larder {
 
 struct BenchRow {
-    std::string ram; // as the user gave it; empty: what the machine can give, or stock
-    bool stock = false;
+    std::string ram; // as the user gave it; empty: what the machine can give, or no arena
+    Residency residency = Residency::arena;
     BenchTest test;
     std::vector<Repetition> repetitions;
     nlohmann::ordered_json figures =
@@ -30,6 +30,8 @@ struct RowFigures {
     std::vector<double> tok_s_samples;
     std::optional<double> hit_rate;
     double bytes_read_token = 0;
+    std::optional<double> bytes_dropped_token;
+    std::optional<double> bytes_reread_token;
     std::optional<double> stall_ms_token;
     std::optional<double> t_io_ms;
     std::optional<double> t_cpu_ms;

@@ -28,15 +28,19 @@ SamplingOptions greedy() {
 }
 
 // What happened between two looks at the engine's figures.
-Repetition between(const EngineStats &before, const EngineStats &after, bool stock) {
+Repetition between(const EngineStats &before, const EngineStats &after, Residency residency) {
     Repetition part;
     part.n_token = after.prompt_tokens - before.prompt_tokens + after.decode_tokens - before.decode_tokens;
     part.wall_ms = after.prompt_ms - before.prompt_ms + after.decode_ms - before.decode_ms;
     part.stall_ms = static_cast<double>(after.store.stall_us - before.store.stall_us) / 1000;
     part.expert_hits = after.store.expert_hits - before.store.expert_hits;
     part.expert_misses = after.store.expert_misses - before.store.expert_misses;
-    part.bytes_read =
-        stock ? after.memory.read_bytes - before.memory.read_bytes : after.store.bytes_read - before.store.bytes_read;
+    part.bytes_read = residency == Residency::arena ? after.store.bytes_read - before.store.bytes_read
+                                                    : after.memory.read_bytes - before.memory.read_bytes;
+    if (before.page && after.page) {
+        part.bytes_dropped = after.page->bytes_dropped - before.page->bytes_dropped;
+        part.bytes_reread = after.page->bytes_reread - before.page->bytes_reread;
+    }
     return part;
 }
 
@@ -47,6 +51,8 @@ void add(Repetition &sum, const Repetition &part) {
     sum.expert_hits += part.expert_hits;
     sum.expert_misses += part.expert_misses;
     sum.bytes_read += part.bytes_read;
+    sum.bytes_dropped += part.bytes_dropped;
+    sum.bytes_reread += part.bytes_reread;
 }
 
 void subtract(Repetition &sum, const Repetition &part) {
@@ -56,6 +62,8 @@ void subtract(Repetition &sum, const Repetition &part) {
     sum.expert_hits -= part.expert_hits;
     sum.expert_misses -= part.expert_misses;
     sum.bytes_read -= part.bytes_read;
+    sum.bytes_dropped -= part.bytes_dropped;
+    sum.bytes_reread -= part.bytes_reread;
 }
 
 double median(std::vector<double> values) {
@@ -74,8 +82,8 @@ std::string BenchTest::name() const {
     return depth > 0 ? fmt::format("{} @ d{}", name, depth) : name;
 }
 
-BenchRun::BenchRun(Engine &engine, const BenchTest &test, const BenchInput &input, bool stock)
-    : engine_(engine), test_(test), input_(input), stock_(stock) {
+BenchRun::BenchRun(Engine &engine, const BenchTest &test, const BenchInput &input)
+    : engine_(engine), test_(test), input_(input) {
     if (!input.text.empty()) {
         text_ = engine.tokenize(input.text, true);
     }
@@ -113,7 +121,7 @@ bool BenchRun::decode_again(Token token, Repetition &excluded, std::vector<doubl
     }
     const EngineStats before = engine_.stats();
     session_->decode(token);
-    const Repetition again = between(before, engine_.stats(), stock_);
+    const Repetition again = between(before, engine_.stats(), engine_.residency());
     if (again.expert_misses == 0) { // the arena holds one token's experts at least, so this is so
         times_ms.push_back(again.wall_ms);
     }
@@ -126,13 +134,14 @@ void BenchRun::generate(Repetition &result) {
     const uint32_t step = std::max(1U, test_.n_gen / repeated_tokens_max);
     Repetition excluded;
     std::vector<double> times_ms;
-    bool repeats = test_.n_prompt == 0;
+    // For a pager each evaluation is a token: experts would grow cold twice as fast.
+    bool repeats = test_.n_prompt == 0 && engine_.residency() != Residency::page;
     for (uint32_t i = 1; i <= test_.n_gen; i++) {
         const Token token = session_->sample();
         session_->decode(token);
         repeats = repeats && (i % step != 0 || decode_again(token, excluded, times_ms));
     }
-    add(result, between(before, engine_.stats(), stock_));
+    add(result, between(before, engine_.stats(), engine_.residency()));
     subtract(result, excluded);
     if (!times_ms.empty()) {
         result.cpu_ms_token = median(times_ms);
@@ -149,12 +158,12 @@ Repetition BenchRun::repeat(uint64_t number) {
     if (test_.n_prompt > 0) {
         const EngineStats before = engine_.stats();
         session_->prefill(content_);
-        add(result, between(before, engine_.stats(), stock_));
+        add(result, between(before, engine_.stats(), engine_.residency()));
     }
     if (test_.n_gen > 0) {
         generate(result);
     }
-    if (!result.cpu_ms_token && !stock_) {
+    if (!result.cpu_ms_token && engine_.residency() == Residency::arena) {
         result.cpu_ms_token = (result.wall_ms - result.stall_ms) / static_cast<double>(result.n_token);
     }
     return result;

@@ -34,14 +34,16 @@ struct Repetition {
     double stall_ms = 0;
     uint64_t expert_hits = 0;
     uint64_t expert_misses = 0;
-    uint64_t bytes_read = 0;            // by the store; by the process from storage with Residency::stock
+    uint64_t bytes_read = 0;    // by the store; without one, by the process from storage
+    uint64_t bytes_dropped = 0; // with Residency::page, as is the next
+    uint64_t bytes_reread = 0;
     std::optional<double> cpu_ms_token; // T_cpu, see docs/bench.md; absent where nothing tells
     bool token_repeated = false;        // T_cpu comes from tokens decoded again
 };
 
 class BenchRun {
   public:
-    BenchRun(Engine &engine, const BenchTest &test, const BenchInput &input, bool stock);
+    BenchRun(Engine &engine, const BenchTest &test, const BenchInput &input);
     // `number` decides which tokens are taken.
     Repetition repeat(uint64_t number);
 
@@ -55,7 +57,6 @@ class BenchRun {
     Engine &engine_;
     const BenchTest test_;
     const BenchInput input_;
-    const bool stock_;
     std::vector<Token> text_;
     std::unique_ptr<Session> session_;
     std::vector<Token> content_; // of the session before what is measured

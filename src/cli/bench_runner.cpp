@@ -31,9 +31,12 @@ std::vector<std::string> side_arguments(const BenchFlags &flags, const BenchRow 
     } else if (!flags.prompt.empty()) {
         arguments.push_back("--prompt=" + flags.prompt);
     }
-    if (row.stock) {
-        arguments.emplace_back("--stock");
-    } else if (!row.ram.empty()) {
+    arguments.insert(arguments.end(), {"--residency", std::string(to_string(row.residency))});
+    if (row.residency == Residency::page) {
+        const std::vector<std::string> page = as_arguments(flags.page);
+        arguments.insert(arguments.end(), page.begin(), page.end());
+    }
+    if (!row.ram.empty()) {
         arguments.insert(arguments.end(), {"--ram", row.ram});
     }
     if (flags.cold) {

@@ -4,6 +4,7 @@
 #include "cli/bench_row.h"
 #include "cli/child_process.h"
 #include "cli/engine_flags.h"
+#include "cli/residency_flags.h"
 
 #include <atomic>
 #include <cstdint>
@@ -18,6 +19,7 @@ struct BenchFlags {
     EngineFlags engine;
     std::vector<std::string> ram;
     std::vector<std::string> residency = {"arena"};
+    PageFlags page;
     std::vector<uint32_t> n_prompt = {512};
     std::vector<uint32_t> n_gen = {128};
     std::vector<uint32_t> n_prompt_gen; // pairs
@@ -39,8 +41,8 @@ class BenchRunner {
   public:
     explicit BenchRunner(const BenchFlags &flags) : flags_(flags) {}
 
-    // Measures the row named by its ram, stock and test; what goes wrong is in the row too. `after_repetition` is told
-    // how many are done.
+    // Measures the row named by its ram, residency and test; what goes wrong is in the row too. `after_repetition` is
+    // told how many are done.
     void measure(BenchRow &row, const std::function<void(uint32_t done)> &after_repetition);
 
     // Any thread: ends the process under way; measure() returns and starts no other.

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "cli/engine_flags.h"
+#include "cli/residency_flags.h"
 #include "cli/terminal.h"
 #include "cli/text_file.h"
 #include "layout/layout.h"
@@ -18,13 +19,14 @@ constexpr uint64_t text_bytes_max = 16 * MiB;
 struct SideFlags {
     EngineFlags engine;
     std::string ram;
+    std::string residency = "arena";
+    PageFlags page;
     BenchTest test;
     BenchInput input;
     std::string text_file;
     uint64_t first = 1; // number of the first repetition
     uint64_t repetitions = 1;
     bool warmup = false;
-    bool stock = false;
     bool cold = false;
 };
 
@@ -35,7 +37,8 @@ void tell(const char *what, nlohmann::ordered_json value) {
 
 void measure(SideFlags &flags) {
     EngineOptions options = engine_options(flags.engine, flags.ram);
-    options.residency = flags.stock ? Residency::stock : Residency::arena;
+    options.residency = residency_of(flags.residency);
+    options.pager = pager_options(flags.page);
     if (!flags.text_file.empty()) {
         flags.input.text = read_text_file(flags.text_file, "-f", text_bytes_max);
     }
@@ -46,7 +49,7 @@ void measure(SideFlags &flags) {
     if (!engine->reader_info().notice.empty()) {
         tell("notice", engine->reader_info().notice);
     }
-    BenchRun run(*engine, flags.test, flags.input, flags.stock);
+    BenchRun run(*engine, flags.test, flags.input);
     if (flags.warmup) {
         run.repeat(0);
     }
@@ -75,6 +78,8 @@ nlohmann::ordered_json to_json(const Repetition &repetition) {
                                    {"expert_hits", repetition.expert_hits},
                                    {"expert_misses", repetition.expert_misses},
                                    {"bytes_read", repetition.bytes_read},
+                                   {"bytes_dropped", repetition.bytes_dropped},
+                                   {"bytes_reread", repetition.bytes_reread},
                                    {"cpu_ms_token", nullptr},
                                    {"token_repeated", repetition.token_repeated}};
     if (repetition.cpu_ms_token) {
@@ -91,6 +96,8 @@ Repetition repetition_from(const nlohmann::ordered_json &json) {
     json.at("expert_hits").get_to(repetition.expert_hits);
     json.at("expert_misses").get_to(repetition.expert_misses);
     json.at("bytes_read").get_to(repetition.bytes_read);
+    json.at("bytes_dropped").get_to(repetition.bytes_dropped);
+    json.at("bytes_reread").get_to(repetition.bytes_reread);
     json.at("token_repeated").get_to(repetition.token_repeated);
     if (!json.at("cpu_ms_token").is_null()) {
         repetition.cpu_ms_token = json.at("cpu_ms_token").get<double>();
@@ -114,7 +121,8 @@ void add_bench_side(CLI::App &app, CommandBody &body) {
     command->add_option("--first", flags->first);
     command->add_option("--repetitions", flags->repetitions);
     command->add_flag("--warmup", flags->warmup);
-    command->add_flag("--stock", flags->stock);
+    command->add_option("--residency", flags->residency)->check(CLI::IsMember(residency_names()));
+    add_page_flags(*command, flags->page);
     command->add_flag("--cold", flags->cold);
     command->callback([flags, &body] { body = [flags] { return run_side(*flags); }; });
 }

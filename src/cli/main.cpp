@@ -67,6 +67,7 @@ int main(int argc, char **argv) {
     larder::add_probe(app, body);
     larder::add_bench(app, body);
     larder::add_simulate(app, body);
+    larder::add_tune(app, body);
     larder::add_plan(app, body);
     larder::add_calibrate(app, body);
 

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/progress_bar.h"
+#include "cli/residency_flags.h"
 #include "cli/signals.h"
 #include "cli/stats_file.h"
 #include "cli/terminal.h"
@@ -33,6 +34,8 @@ struct RunFlags {
     EngineFlags engine;
     SamplingOptions sampling;
     std::string ram;
+    std::string residency = "arena";
+    PageFlags page;
     std::string prompt;
     std::string prompt_file;
     std::string system_prompt;
@@ -62,6 +65,16 @@ void announce(const ModelLayout &layout, const MemoryPlan &plan, uint32_t ctx_to
     }
     if (layout.context_length > 0 && ctx_tokens > layout.context_length) {
         say("note: the model was made for contexts of {} tokens\n", layout.context_length);
+    }
+}
+
+// The same where there is no plan.
+void announce_residency(const EngineOptions &options) {
+    if (options.residency == Residency::page) {
+        say("residency page: no budget; experts in a mapping of the file, dropped after {} tokens without use ({})\n",
+            options.pager.hot_tokens, to_string(options.pager.evict));
+    } else if (options.residency == Residency::stock) {
+        say("residency stock: no budget; llama.cpp's own loader\n");
     }
 }
 
@@ -151,7 +164,10 @@ int run(RunFlags &flags) {
     read_files(flags);
     flags.sampling.seed = static_cast<uint32_t>(flags.seed);
     EngineOptions options = engine_options(flags.engine, flags.ram);
-    if (!flags.no_profile && any_profile()) {
+    options.residency = residency_of(flags.residency);
+    options.pager = pager_options(flags.page);
+    refuse_unheeded(options.residency, flags.page, flags.ram, flags.engine.reserve, flags.engine.arena);
+    if (options.residency == Residency::arena && !flags.no_profile && any_profile()) {
         use_profile(flags, options);
     }
     options.progress = progress_bar();
@@ -159,6 +175,7 @@ int run(RunFlags &flags) {
         options.on_plan = [&](const ModelLayout &layout, const MemoryPlan &plan) {
             announce(layout, plan, flags.engine.options.ctx_tokens);
         };
+        announce_residency(options);
     }
     const std::unique_ptr<Engine> engine = Engine::open(options);
     if (!flags.quiet) {
@@ -238,7 +255,14 @@ void add_run(CLI::App &app, CommandBody &body) {
                                         "budget of the whole process, like 8G, or 50% of what the machine or cgroup "
                                         "can give (default: all of that)")
                            ->group("Model and memory"));
+    command
+        ->add_option("--residency", flags->residency,
+                     "arena; or to compare with: page (experts in a file mapping), stock (llama.cpp's own loader)")
+        ->check(CLI::IsMember(residency_names()))
+        ->capture_default_str()
+        ->group("Model and memory");
     add_engine_flags(*command, flags->engine);
+    add_page_flags(*command, flags->page);
     command
         ->add_flag("--no-profile", flags->no_profile, "do not use what larder tune has found for this model and budget")
         ->group("Computing and reading");

@@ -10,6 +10,8 @@
 // types with enough rows, ggml's own panel kernel), or comes out of one gemv over repacked rows. Order of experts, rows
 // and threads does not matter to the result.
 //
+// A second buffer type, mapped_buffer_type(), is for experts in a file mapping: ggml's own op computes on them.
+//
 // Threads: one graph at a time per binding. An op cannot return an error: when a read fails the store latches the
 // cause, the op zeroes its output, and abort_requested() tells llama.cpp's abort callback to end the decode.
 #pragma once
@@ -90,6 +92,32 @@ class ExpertBinding {
 
     // For llama_context_params::abort_callback: true after a read has failed, until ExpertStore::take_error().
     static bool abort_requested(void *binding);
+
+  private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+// --- experts in a file mapping (docs/residency.md) ---
+
+// Holds no bytes either, and writing to its tensors does nothing: a tensor gets its address from MappedExperts::bind(),
+// and is multiplied from there by ggml's own MUL_MAT_ID. Registered with ggml's CPU backend as expert_buffer_type() is,
+// under the same conditions.
+ggml_backend_buffer_type *mapped_buffer_type();
+
+// Ties the expert tensors of one loaded model to addresses, and tells of every route. Must outlive every graph that
+// runs on the model; the layout must outlive it.
+class MappedExperts {
+  public:
+    using AddressOf = std::function<const void *(const ExpertTensor &)>;
+    MappedExperts(const ModelLayout &layout, AddressOf address_of, OnRoute on_route);
+    ~MappedExperts();
+    MappedExperts(const MappedExperts &) = delete;
+    MappedExperts &operator=(const MappedExperts &) = delete;
+
+    // Called for each of the model's tensors that lie in mapped_buffer_type(): gives it its address. Null, and nothing
+    // is changed, if the layout knows no expert tensor of this name, shape and type.
+    const ExpertTensor *bind(ggml_tensor *tensor);
 
   private:
     class Impl;

@@ -156,7 +156,7 @@ ggml_backend_buffer_type *stock_buffer_type_of_experts(ggml_type type, int64_t i
     ggml_tensor *input = ggml_new_tensor_3d(context.get(), GGML_TYPE_F32, in, top_k, 512);
     ggml_tensor *ids = ggml_new_tensor_2d(context.get(), GGML_TYPE_I32, top_k, 512);
     const ggml_tensor *op = ggml_mul_mat_id(context.get(), weights, input, ids);
-    const std::array larders = {expert_buffer_type(), tied_buffer_type()};
+    const std::array larders = {expert_buffer_type(), tied_buffer_type(), mapped_buffer_type()};
     for (ggml_backend_buffer_type *buffer_type : ggml_backend_cpu_get_extra_buffer_types()) {
         if (std::ranges::find(larders, buffer_type) != larders.end()) {
             continue;

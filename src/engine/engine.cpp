@@ -1,10 +1,12 @@
 #include "engine/engine.h"
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "engine/engine_impl.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/memory_lock.h"
+#include "engine/page_stats.h"
 #include "engine/params.h"
 #include "engine/planner.h"
 #include "engine/resident_weights.h"
@@ -51,6 +53,18 @@ FileState file_state(const std::string &path) {
 
 std::string llama_version() { return ::llama_version(); }
 
+std::string_view to_string(Residency residency) {
+    switch (residency) {
+    case Residency::arena:
+        return "arena";
+    case Residency::page:
+        return "page";
+    case Residency::stock:
+        return "stock";
+    }
+    check_failed("a residency has a name", __FILE__, __LINE__);
+}
+
 bool Engine::Impl::abort_requested(void *impl) {
     auto *self = static_cast<Engine::Impl *>(impl);
     return self->stop.load(std::memory_order_relaxed) ||
@@ -85,12 +99,16 @@ OnRoute Engine::Impl::record_routes() {
     };
 }
 
-void Engine::Impl::open_arena() {
-    make_the_plan();
-    reader = open_reader(layout.files, options.reader);
+void Engine::Impl::remember_file_states() {
     for (const std::string &file : layout.files) {
         file_states.push_back(file_state(file));
     }
+}
+
+void Engine::Impl::open_arena() {
+    make_the_plan();
+    reader = open_reader(layout.files, options.reader);
+    remember_file_states();
     if (!layout.expert_tensors.empty()) {
         store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
         binding = std::make_unique<ExpertBinding>(layout, *store, kernels, record_routes());
@@ -126,6 +144,9 @@ void Engine::Impl::open_stock() {
     kernels = options.kernels.value_or(Kernels::plain);
     if (kernels == Kernels::fast) {
         throw Error(ErrorKind::usage, "stock llama.cpp has no kernels 'fast'", "use plain, mixed or repacked");
+    }
+    if (!options.trace_path.empty()) {
+        throw Error(ErrorKind::usage, "stock llama.cpp does not tell its routes", "leave out --trace");
     }
     llama_model_params params = model_params(repacks_resident(kernels));
     const std::array<llama_model_tensor_buft_override, 2> experts_plain = {
@@ -171,10 +192,16 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions &options) {
     llama_backend_init();
     auto impl = std::make_unique<Impl>();
     impl->options = options;
-    if (options.residency == Residency::arena) {
+    switch (options.residency) {
+    case Residency::arena:
         impl->open_arena();
-    } else {
+        break;
+    case Residency::page:
+        impl->open_page();
+        break;
+    case Residency::stock:
         impl->open_stock();
+        break;
     }
     impl->create_context();
     if (options.lock_memory) {
@@ -189,6 +216,7 @@ Engine::~Engine() = default;
 
 const ModelLayout &Engine::layout() const { return impl_->layout; }
 const MemoryPlan &Engine::plan() const { return impl_->plan; }
+Residency Engine::residency() const { return impl_->options.residency; }
 Kernels Engine::kernels() const { return impl_->kernels; }
 uint32_t Engine::ctx_tokens() const { return llama_n_ctx(impl_->context.get()); }
 uint32_t Engine::ubatch_tokens() const { return impl_->options.ubatch_tokens; }
@@ -196,8 +224,8 @@ uint32_t Engine::threads() const { return impl_->options.threads; }
 uint32_t Engine::n_vocab() const { return static_cast<uint32_t>(llama_vocab_n_tokens(impl_->vocab())); }
 
 const ReaderInfo &Engine::reader_info() const {
-    static const ReaderInfo stock{"mmap", false, ""};
-    return impl_->reader != nullptr ? impl_->reader->info() : stock;
+    static const ReaderInfo mapped{"mmap", false, ""};
+    return impl_->reader != nullptr ? impl_->reader->info() : mapped;
 }
 
 std::vector<Token> Engine::tokenize(const std::string &text, bool special) const {
@@ -273,6 +301,9 @@ EngineStats Engine::stats() const {
         stats.store = impl_->store->stats();
     }
     stats.memory = process_memory();
+    if (impl_->pager != nullptr) {
+        add_page_stats(stats, *impl_->pager, impl_->read_bytes_at_load);
+    }
     return stats;
 }
 

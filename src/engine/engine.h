@@ -13,6 +13,7 @@
 #include "compute/compute.h"
 #include "io/io.h"
 #include "layout/layout.h"
+#include "pager/pager.h"
 #include "plan/plan.h"
 #include "store/store.h"
 
@@ -22,6 +23,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace larder {
@@ -32,8 +34,10 @@ std::string llama_version(); // of the linked llama.cpp, "0.5.0"
 
 enum class Residency {
     arena, // the product: resident weights in RAM, experts streamed through the arena
+    page,  // for comparison: experts in a file mapping, cold ones dropped from it (docs/residency.md)
     stock, // llama.cpp's own loader, everything mapped: what verify compares with
 };
+std::string_view to_string(Residency residency);
 enum class FlashAttention { automatic, on, off };
 
 struct EngineOptions {
@@ -42,23 +46,24 @@ struct EngineOptions {
     uint32_t ctx_tokens = 0; // 0: the model's own context, at most 4096
     uint32_t sequences = 1;  // that share the context, as llama.cpp's --parallel; a Session uses one
     uint32_t batch_tokens = 2048;
-    uint32_t ubatch_tokens = 0; // 0: chosen by the plan, at most 512; with Residency::stock 512
+    uint32_t ubatch_tokens = 0; // 0: chosen by the plan, at most 512; without an arena 512
     uint32_t threads = 0;       // 0: the physical cores this process may use
     uint32_t threads_batch = 0; // 0: as threads
     std::string cache_type_k = "f16";
     std::string cache_type_v = "f16";
     FlashAttention flash_attention = FlashAttention::automatic;
-    // None: repacked if all experts fit into the arena, else mixed, or plain where that cannot be. With
-    // Residency::stock: plain.
+    // None: repacked if all experts fit into the arena, else mixed, or plain where that cannot be. Without an arena:
+    // plain. Residency::page takes plain and mixed only.
     std::optional<Kernels> kernels;
     bool logits_for_all = false; // keep logits of every token of a batch, not of the last only
     PlanWishes wishes;
     ReaderOptions reader;
+    PagerOptions pager;       // of Residency::page
     bool lock_memory = false; // --mlock: no page of it is ever swapped out
     bool verbose = false;     // llama.cpp's own log to standard error
     std::string trace_path;   // record the routes here (trace/trace.h); empty for none, always with Residency::stock
-    // Both are called from the thread that opens: when the plan is made and nothing is read yet, and while resident
-    // weights load. Either may be empty.
+    // Both are called from the thread that opens: when the plan is made and nothing is read yet (with an arena), and
+    // while resident weights load. Either may be empty.
     std::function<void(const ModelLayout &, const MemoryPlan &)> on_plan;
     std::function<void(uint64_t bytes_done, uint64_t bytes_total)> progress;
 };
@@ -103,8 +108,10 @@ struct EngineStats {
     double decode_ms = 0;
     double ttft_ms = 0; // from the latest generation's beginning to its first token
     double load_ms = 0;
-    StoreStats store;
+    StoreStats store; // with Residency::page: hits, misses and evictions as the pager counts them
     ProcessMemory memory;
+    std::optional<PagerStats> page;    // of Residency::page
+    uint64_t page_disk_read_bytes = 0; // read from storage by the process since such a model was loaded
 };
 
 class Session;
@@ -127,8 +134,9 @@ class Engine {
     Engine &operator=(const Engine &) = delete;
 
     [[nodiscard]] const ModelLayout &layout() const;
-    [[nodiscard]] const MemoryPlan &plan() const; // all zero with Residency::stock
-    [[nodiscard]] Kernels kernels() const;        // those in use
+    [[nodiscard]] const MemoryPlan &plan() const; // all zero without an arena
+    [[nodiscard]] Residency residency() const;
+    [[nodiscard]] Kernels kernels() const; // those in use
     [[nodiscard]] const ReaderInfo &reader_info() const;
     [[nodiscard]] uint32_t ctx_tokens() const;
     [[nodiscard]] uint32_t ubatch_tokens() const; // in use

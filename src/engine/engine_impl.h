@@ -6,6 +6,7 @@
 #include "engine/llama_handles.h"
 #include "engine/placement.h"
 #include "engine/route_recorder.h"
+#include "pager/pager.h"
 
 #include "chat.h"
 
@@ -34,6 +35,9 @@ class Engine::Impl {
     std::unique_ptr<ExpertStore> store;    // null for a dense model and for stock residency
     std::unique_ptr<RouteRecorder> routes; // null if no trace is wanted
     std::unique_ptr<ExpertBinding> binding;
+    std::unique_ptr<ExpertPager> pager; // this and the next for page residency only
+    std::unique_ptr<MappedExperts> mapped_experts;
+    uint64_t read_bytes_at_load = 0; // what the process had read from storage when a page residency was loaded
     ModelHandle model;
     ContextHandle context;
     common_chat_templates_ptr chat_templates;
@@ -50,7 +54,9 @@ class Engine::Impl {
 
     void make_the_plan();
     void open_arena();
+    void open_page();
     void open_stock();
+    void remember_file_states();
     void create_context();
     OnRoute record_routes();
     void refuse_text_too_long(uint64_t bytes) const; // throws Error(usage)

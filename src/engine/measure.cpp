@@ -80,7 +80,7 @@ void check_context_can_be_measured(const EngineOptions &resolved, const Machine 
     }
 }
 
-Measurement measure(const ModelLayout &layout, Kernels kernels) {
+Measurement measure(const ModelLayout &layout, Kernels kernels, ggml_backend_buffer_type *experts) {
     const Placement experts_away;
     llama_model_params params = model_params(repacks_resident(kernels));
     params.tensor_buft_overrides = experts_away.overrides();
@@ -97,7 +97,7 @@ Measurement measure(const ModelLayout &layout, Kernels kernels) {
             "check that the file is complete and its architecture is one llama.cpp knows");
     }
     Measurement measured;
-    measured.placement = std::make_unique<Placement>(model.get());
+    measured.placement = std::make_unique<Placement>(model.get(), experts);
     measured.kernels = kernels;
     measured.model = std::move(model);
     return measured;

@@ -17,9 +17,10 @@ struct Measurement {
 };
 
 // Builds the model with llama.cpp's no_alloc, and sees where it places each tensor with these kernels. Takes some tens
-// of milliseconds and the memory of the vocabulary. Throws Error(model) with llama.cpp's reason if it does not accept
-// the model, Error(engine) if it uses a buffer type that larder cannot fill.
-Measurement measure(const ModelLayout &layout, Kernels kernels);
+// of milliseconds and the memory of the vocabulary. The placement has experts in `experts`. Throws Error(model) with
+// llama.cpp's reason if it does not accept the model, Error(engine) if it uses a buffer type that larder cannot fill.
+Measurement measure(const ModelLayout &layout, Kernels kernels,
+                    ggml_backend_buffer_type *experts = expert_buffer_type());
 
 // Builds a context for it with llama.cpp's no_alloc and reads its memory breakdown. `resolved` has a ubatch. Throws
 // Error(engine) with llama.cpp's reason if it does not accept the context.

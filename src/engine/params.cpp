@@ -70,8 +70,8 @@ EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
 EngineOptions with_ubatch(const EngineOptions &resolved, uint32_t ubatch_tokens) {
     EngineOptions options = resolved;
     options.ubatch_tokens = std::min(ubatch_tokens, options.ctx_tokens);
-    // All logits are handed over ubatch by ubatch, so that no more of them are held at once.
-    options.batch_tokens = options.logits_for_all
+    // All logits are handed over ubatch by ubatch, so that no more of them are held at once. A pager sweeps after each.
+    options.batch_tokens = options.logits_for_all || options.residency == Residency::page
                                ? options.ubatch_tokens
                                : std::clamp(options.batch_tokens, options.ubatch_tokens, options.ctx_tokens);
     return options;

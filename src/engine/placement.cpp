@@ -97,9 +97,9 @@ std::string pattern_of_names(const std::vector<std::string> &names, const std::v
     return "^(?:" + joined(alternatives) + ")$";
 }
 
-Placement::Placement() { finish(); }
+Placement::Placement() { finish(expert_buffer_type()); }
 
-Placement::Placement(const llama_model *model) {
+Placement::Placement(const llama_model *model, ggml_backend_buffer_type *experts) {
     std::vector<std::string> plain;
     std::vector<std::string> repacked;
     std::vector<std::string> tied;
@@ -117,11 +117,11 @@ Placement::Placement(const llama_model *model) {
     };
     repacked_ = pattern(repacked, tied);
     tied_ = pattern(tied, repacked);
-    finish();
+    finish(experts);
 }
 
-void Placement::finish() {
-    overrides_.push_back({expert_tensor_pattern, expert_buffer_type()});
+void Placement::finish(ggml_backend_buffer_type *experts) {
+    overrides_.push_back({expert_tensor_pattern, experts});
     if (!repacked_.empty()) {
         overrides_.push_back({repacked_.c_str(), repack_buffer_type()});
     }

@@ -16,8 +16,8 @@ class Placement {
     Placement(); // experts to expert_buffer_type(), everything else plain
     // As stock llama.cpp placed the tensors of `model`, which it loaded with experts to expert_buffer_type(): matrices
     // that it repacks go to repack_buffer_type(), or to tied_buffer_type() if it keeps them plain as well. Throws
-    // Error(engine) if it uses a buffer type that larder cannot fill.
-    explicit Placement(const llama_model *model);
+    // Error(engine) if it uses a buffer type that larder cannot fill. Experts go to `experts`.
+    Placement(const llama_model *model, ggml_backend_buffer_type *experts);
 
     // Valid as long as this.
     [[nodiscard]] const llama_model_tensor_buft_override *overrides() const { return overrides_.data(); }
@@ -26,7 +26,7 @@ class Placement {
     Placement &operator=(const Placement &) = delete;
 
   private:
-    void finish();
+    void finish(ggml_backend_buffer_type *experts);
 
     std::string repacked_; // regular expressions, empty for no tensor
     std::string tied_;

@@ -185,6 +185,7 @@ class Session::Impl {
         take_llama_errors();
         const auto begin = Clock::now();
         const int32_t code = llama_decode(engine_.context.get(), batch);
+        drop_cold_experts(static_cast<uint32_t>(tokens.size()));
         last_ms_ = ms_since(begin);
         if (code == 0) {
             if (engine_.routes != nullptr) {
@@ -208,6 +209,19 @@ class Session::Impl {
                     fmt::format("llama.cpp could not evaluate {} tokens (code {}): {}", tokens.size(), code,
                                 take_llama_errors()),
                     "raise -c, or report this");
+    }
+
+    // A part of what such an evaluation takes.
+    void drop_cold_experts(uint32_t n_token) {
+        if (engine_.pager == nullptr) {
+            return;
+        }
+        try {
+            engine_.pager->end_evaluation(n_token);
+        } catch (const Error &) {
+            drop_all();
+            throw;
+        }
     }
 
     void keep_common_prefix(std::span<const Token> tokens) {

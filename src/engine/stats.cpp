@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "base/bytes.h"
+#include "engine/page_stats.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -32,8 +33,9 @@ nlohmann::ordered_json slots_by_class(const Engine &engine) {
 std::string stats_json(const Engine &engine) {
     const EngineStats stats = engine.stats();
     const MemoryPlan &plan = engine.plan();
-    const nlohmann::ordered_json json = {
+    nlohmann::ordered_json json = {
         {"model", engine.layout().files.front()},
+        {"residency", to_string(engine.residency())},
         {"prompt_tokens", stats.prompt_tokens},
         {"decode_tokens", stats.decode_tokens},
         {"prompt_tok_s", per_second(stats.prompt_tokens, stats.prompt_ms)},
@@ -71,6 +73,9 @@ std::string stats_json(const Engine &engine) {
         {"ctx_tokens", engine.ctx_tokens()},
         {"ubatch_tokens", engine.ubatch_tokens()},
     };
+    if (stats.page) {
+        json["page"] = page_json(stats);
+    }
     return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -80,12 +85,19 @@ std::string stats_line(const Engine &engine) {
         fmt::format("prompt {} tokens, {:.2f} tok/s | decode {} tokens, {:.2f} tok/s | first token {:.0f} ms",
                     stats.prompt_tokens, per_second(stats.prompt_tokens, stats.prompt_ms), stats.decode_tokens,
                     per_second(stats.decode_tokens, stats.decode_ms), stats.ttft_ms);
-    if (engine.layout().n_expert > 0) {
+    const std::string swap = fmt::format("swap {}", format_bytes(stats.memory.vm_swap_bytes));
+    if (stats.page) {
+        line += fmt::format(" | hit rate {:.1f} %, {} dropped, {} read", 100 * hit_rate(stats.store),
+                            format_bytes(stats.page->bytes_dropped), format_bytes(stats.page_disk_read_bytes));
+    } else if (engine.layout().n_expert > 0 && engine.residency() == Residency::arena) {
         line += fmt::format(" | hit rate {:.1f} %, {} read", 100 * hit_rate(stats.store),
                             format_bytes(stats.store.bytes_read));
     }
-    return line + fmt::format(" | peak RSS {} of {}, swap {}", format_bytes(stats.memory.peak_rss_bytes),
-                              format_bytes(engine.plan().budget_bytes), format_bytes(stats.memory.vm_swap_bytes));
+    line += " | peak RSS " + format_bytes(stats.memory.peak_rss_bytes);
+    if (engine.residency() == Residency::arena) {
+        line += " of " + format_bytes(engine.plan().budget_bytes);
+    }
+    return line + ", " + swap;
 }
 
 } // namespace larder

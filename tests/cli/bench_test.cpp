@@ -213,7 +213,7 @@ TEST_F(Bench, WritesTheSameRowsInEveryFormat) {
     const std::vector<std::string> table = lines("md");
     ASSERT_GE(table.size(), 4U);
     for (size_t i = 0; i < 4; i++) {
-        EXPECT_EQ(std::count(table[i].begin(), table[i].end(), '|'), 20) << table[i];
+        EXPECT_EQ(std::count(table[i].begin(), table[i].end(), '|'), 21) << table[i];
     }
     EXPECT_THAT(table[0], HasSubstr("of limit"));
     EXPECT_THAT(table[0], HasSubstr(" ubatch |"));
