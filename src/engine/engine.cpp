@@ -14,6 +14,7 @@
 #include <malloc.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
@@ -134,6 +135,19 @@ OnRoute Engine::Impl::record_routes() {
     };
 }
 
+void Engine::Impl::watch_pressure() {
+    PressureWatcher::Options watching;
+    if (options.on_resize) {
+        watching.on_resize = [this](const ArenaResize &resize) { options.on_resize(to_string(resize)); };
+    }
+    uint64_t overcommitted_bytes = 0;
+    if (options.wishes.overcommit) {
+        overcommitted_bytes = plan.budget_bytes - std::min(plan.budget_bytes, probe_machine().usable_bytes);
+    }
+    watcher = std::make_unique<PressureWatcher>(*store, pressure_bounds(layout, plan, overcommitted_bytes),
+                                                std::move(watching));
+}
+
 void Engine::Impl::open_arena() {
     make_the_plan();
     reader = open_reader(layout.files, options.reader);
@@ -142,6 +156,7 @@ void Engine::Impl::open_arena() {
     }
     if (!layout.expert_tensors.empty()) {
         store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
+        watch_pressure();
         binding = std::make_unique<ExpertBinding>(layout, *store, kernels, record_routes());
     } else if (!options.trace_path.empty()) {
         throw Error(ErrorKind::usage, fmt::format("{} is a dense model: it has no routes", layout.files.front()),
@@ -327,8 +342,13 @@ EngineStats Engine::stats() const {
     stats.load_ms = impl_->load_ms;
     if (impl_->store != nullptr) {
         stats.store = impl_->store->stats();
+        stats.arena = impl_->store->arena_use();
     }
     stats.memory = process_memory();
+    if (impl_->watcher != nullptr) {
+        stats.pressure = impl_->watcher->figures();
+        stats.pressure.peak_rss_bytes = std::max(stats.pressure.peak_rss_bytes, stats.memory.rss_bytes);
+    }
     return stats;
 }
 

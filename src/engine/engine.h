@@ -14,6 +14,7 @@
 #include "io/io.h"
 #include "layout/layout.h"
 #include "plan/plan.h"
+#include "pressure/pressure.h"
 #include "store/store.h"
 
 #include <cstdint>
@@ -60,6 +61,9 @@ struct EngineOptions {
     // weights load. Either may be empty.
     std::function<void(const ModelLayout &, const MemoryPlan &)> on_plan;
     std::function<void(uint64_t bytes_done, uint64_t bytes_total)> progress;
+    // Told, in a line for people, when the arena shrinks or regrows: on another thread, at any time from the plan on
+    // until the engine is gone. Must not throw. May be empty.
+    std::function<void(const std::string &what)> on_resize;
 };
 
 // llama.cpp's sampling parameters under its names; the defaults are its own.
@@ -103,6 +107,8 @@ struct EngineStats {
     double ttft_ms = 0; // from the latest generation's beginning to its first token
     double load_ms = 0;
     StoreStats store;
+    ArenaUse arena;
+    PressureFigures pressure;
     ProcessMemory memory;
 };
 

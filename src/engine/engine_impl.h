@@ -6,6 +6,7 @@
 #include "engine/llama_handles.h"
 #include "engine/placement.h"
 #include "engine/route_recorder.h"
+#include "pressure/pressure.h"
 
 #include "chat.h"
 
@@ -34,8 +35,9 @@ class Engine::Impl {
     std::optional<uint64_t> overhead_bytes;
     std::unique_ptr<Placement> placement; // null for stock residency
     std::unique_ptr<Reader> reader;
-    std::unique_ptr<ExpertStore> store;    // null for a dense model and for stock residency
-    std::unique_ptr<RouteRecorder> routes; // null if no trace is wanted
+    std::unique_ptr<ExpertStore> store;       // null for a dense model and for stock residency
+    std::unique_ptr<RouteRecorder> routes;    // null if no trace is wanted
+    std::unique_ptr<PressureWatcher> watcher; // null without a store
     std::unique_ptr<ExpertBinding> binding;
     ModelHandle model;
     ContextHandle context;
@@ -56,6 +58,7 @@ class Engine::Impl {
     bool can_plan_with(Kernels wanted, const Machine &machine);
     void choose_kernels(const Machine &machine);
     void open_arena();
+    void watch_pressure();
     void open_stock();
     void create_context();
     OnRoute record_routes();
