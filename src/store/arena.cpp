@@ -49,6 +49,17 @@ char *map_aligned(uint64_t bytes) {
     return base;
 }
 
+// Locked memory (--mlock) does not go; what comes back later is locked again.
+bool drop(char *begin, uint64_t bytes) {
+    if (::madvise(begin, bytes, MADV_DONTNEED) == 0) {
+        return true;
+    }
+    ::munlock(begin, bytes);
+    const bool dropped = ::madvise(begin, bytes, MADV_DONTNEED) == 0;
+    ::mlock2(begin, bytes, MLOCK_ONFAULT);
+    return dropped;
+}
+
 } // namespace
 
 Arena::Arena(std::span<const SizeClass> size_classes, std::span<const uint64_t> slots)
@@ -77,10 +88,7 @@ uint64_t Arena::give_back(uint32_t size_class, uint64_t first, uint64_t end) con
     const uint64_t begin_at = align_up(offset(first), huge_page_bytes);
     const uint64_t class_end = offset(c.slots) / huge_page_bytes * huge_page_bytes;
     const uint64_t end_at = std::min(align_up(offset(end), huge_page_bytes), class_end);
-    if (begin_at >= end_at || ::madvise(base_ + begin_at, end_at - begin_at, MADV_DONTNEED) != 0) {
-        return 0; // refused for locked memory
-    }
-    return end_at - begin_at;
+    return begin_at < end_at && drop(base_ + begin_at, end_at - begin_at) ? end_at - begin_at : 0;
 }
 
 Arena::~Arena() { ::munmap(base_, bytes_); }

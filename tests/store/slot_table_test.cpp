@@ -65,6 +65,19 @@ TEST(Arena, GivesBackWholeHugePagesOfTheSlotsAtTheEndOfAClass) {
     EXPECT_EQ(*arena.address(31, 0), 0) << "it can be used again, and is empty";
 }
 
+TEST(Arena, GivesBackLockedMemoryToo) {
+    const std::vector<SizeClass> classes = {{.slot_bytes = 1 * MiB, .n_slices = 99}};
+    const Arena arena(classes, std::vector<uint64_t>{8});
+    if (::mlock2(arena.base(), arena.bytes(), MLOCK_ONFAULT) != 0) {
+        GTEST_SKIP() << "this process may not lock 8 MiB";
+    }
+    std::fill_n(arena.base(), arena.bytes(), 'x');
+    EXPECT_EQ(arena.give_back(0, 2, 8), 6 * MiB);
+    EXPECT_EQ(resident_bytes(arena.base(), arena.bytes()), 2 * MiB);
+    *arena.address(7, 0) = 'y';
+    EXPECT_NE(::madvise(arena.address(6, 0), 2 * MiB, MADV_DONTNEED), 0) << "what comes back is locked";
+}
+
 TEST(Arena, ThatCannotBeMappedSaysHowMuchItWanted) {
     const std::vector<SizeClass> classes = {{.slot_bytes = uint64_t{1} << 50, .n_slices = 9}};
     try {
