@@ -86,7 +86,7 @@ void measure(const SideFlags &flags) {
     BenchTest test;
     test.n_gen = std::min(n_gen_max, engine->ctx_tokens() / 4);
     test.n_prompt = std::min(engine->ubatch_tokens(), engine->ctx_tokens() - test.n_gen);
-    BenchRun run(*engine, test, {}, false);
+    BenchRun run(*engine, test, {});
     run.repeat(1);
     wait_for_arena(engine->plan());
     Json figures = Json::parse(stats_json(*engine));

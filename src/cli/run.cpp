@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -176,6 +177,10 @@ int run(RunFlags &flags) {
             announce(layout, plan, flags.engine.options.ctx_tokens);
         };
         announce_residency(options);
+        // On a terminal the answer's last line may not be at its end.
+        options.on_resize = [newline = isatty(STDOUT_FILENO) != 0 ? "\n" : ""](const std::string &what) {
+            say("{}note: {}\n", newline, what);
+        };
     }
     const std::unique_ptr<Engine> engine = Engine::open(options);
     if (!flags.quiet) {

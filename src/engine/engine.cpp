@@ -17,6 +17,7 @@
 #include <malloc.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
@@ -99,6 +100,19 @@ OnRoute Engine::Impl::record_routes() {
     };
 }
 
+void Engine::Impl::watch_pressure() {
+    PressureWatcher::Options watching;
+    if (options.on_resize) {
+        watching.on_resize = [this](const ArenaResize &resize) { options.on_resize(to_string(resize)); };
+    }
+    uint64_t overcommitted_bytes = 0;
+    if (options.wishes.overcommit) {
+        overcommitted_bytes = plan.budget_bytes - std::min(plan.budget_bytes, probe_machine().usable_bytes);
+    }
+    watcher = std::make_unique<PressureWatcher>(*store, pressure_bounds(layout, plan, overcommitted_bytes),
+                                                std::move(watching));
+}
+
 void Engine::Impl::remember_file_states() {
     for (const std::string &file : layout.files) {
         file_states.push_back(file_state(file));
@@ -111,6 +125,7 @@ void Engine::Impl::open_arena() {
     remember_file_states();
     if (!layout.expert_tensors.empty()) {
         store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
+        watch_pressure();
         binding = std::make_unique<ExpertBinding>(layout, *store, kernels, record_routes());
     } else if (!options.trace_path.empty()) {
         throw Error(ErrorKind::usage, fmt::format("{} is a dense model: it has no routes", layout.files.front()),
@@ -299,10 +314,15 @@ EngineStats Engine::stats() const {
     stats.load_ms = impl_->load_ms;
     if (impl_->store != nullptr) {
         stats.store = impl_->store->stats();
+        stats.arena = impl_->store->arena_use();
     }
     stats.memory = process_memory();
     if (impl_->pager != nullptr) {
         add_page_stats(stats, *impl_->pager, impl_->read_bytes_at_load);
+    }
+    if (impl_->watcher != nullptr) {
+        stats.pressure = impl_->watcher->figures();
+        stats.pressure.peak_rss_bytes = std::max(stats.pressure.peak_rss_bytes, stats.memory.rss_bytes);
     }
     return stats;
 }

@@ -15,6 +15,7 @@
 #include "layout/layout.h"
 #include "pager/pager.h"
 #include "plan/plan.h"
+#include "pressure/pressure.h"
 #include "store/store.h"
 
 #include <cstdint>
@@ -66,6 +67,9 @@ struct EngineOptions {
     // while resident weights load. Either may be empty.
     std::function<void(const ModelLayout &, const MemoryPlan &)> on_plan;
     std::function<void(uint64_t bytes_done, uint64_t bytes_total)> progress;
+    // Told, in a line for people, when the arena shrinks or regrows: on another thread, at any time from the plan on
+    // until the engine is gone. Must not throw. May be empty.
+    std::function<void(const std::string &what)> on_resize;
 };
 
 // llama.cpp's sampling parameters under its names; the defaults are its own.
@@ -109,6 +113,8 @@ struct EngineStats {
     double ttft_ms = 0; // from the latest generation's beginning to its first token
     double load_ms = 0;
     StoreStats store; // with Residency::page: hits, misses and evictions as the pager counts them
+    ArenaUse arena;
+    PressureFigures pressure;
     ProcessMemory memory;
     std::optional<PagerStats> page;    // of Residency::page
     uint64_t page_disk_read_bytes = 0; // read from storage by the process since such a model was loaded

@@ -7,6 +7,7 @@
 #include "engine/placement.h"
 #include "engine/route_recorder.h"
 #include "pager/pager.h"
+#include "pressure/pressure.h"
 
 #include "chat.h"
 
@@ -32,8 +33,9 @@ class Engine::Impl {
     Kernels kernels = Kernels::plain;     // chosen
     std::unique_ptr<Placement> placement; // null for stock residency
     std::unique_ptr<Reader> reader;
-    std::unique_ptr<ExpertStore> store;    // null for a dense model and for stock residency
-    std::unique_ptr<RouteRecorder> routes; // null if no trace is wanted
+    std::unique_ptr<ExpertStore> store;       // null for a dense model and for stock residency
+    std::unique_ptr<RouteRecorder> routes;    // null if no trace is wanted
+    std::unique_ptr<PressureWatcher> watcher; // null without a store
     std::unique_ptr<ExpertBinding> binding;
     std::unique_ptr<ExpertPager> pager; // this and the next for page residency only
     std::unique_ptr<MappedExperts> mapped_experts;
@@ -55,6 +57,7 @@ class Engine::Impl {
     void make_the_plan();
     void open_arena();
     void open_page();
+    void watch_pressure();
     void open_stock();
     void remember_file_states();
     void create_context();

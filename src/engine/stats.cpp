@@ -18,12 +18,13 @@ double hit_rate(const StoreStats &store) {
     return accesses > 0 ? static_cast<double>(store.expert_hits) / static_cast<double>(accesses) : 0;
 }
 
-nlohmann::ordered_json slots_by_class(const Engine &engine) {
+nlohmann::ordered_json slots_by_class(const Engine &engine, const ArenaUse &arena) {
     auto classes = nlohmann::ordered_json::array();
-    for (size_t i = 0; i < engine.plan().slots.size(); i++) {
+    for (size_t i = 0; i < arena.slots.size(); i++) {
         classes.push_back({{"slice_bytes", engine.layout().size_classes[i].slice_bytes},
                            {"slot_bytes", engine.layout().size_classes[i].slot_bytes},
-                           {"slots", engine.plan().slots[i]}});
+                           {"slots", engine.plan().slots[i]},
+                           {"slots_in_use", arena.slots[i]}});
     }
     return classes;
 }
@@ -59,9 +60,15 @@ std::string stats_json(const Engine &engine) {
         {"overhead_bytes", plan.fixed.overhead},
         {"reserve_bytes", plan.reserve_bytes},
         {"floor_bytes", plan.floor_bytes},
-        {"slots", slots_by_class(engine)},
+        {"slots", slots_by_class(engine, stats.arena)},
+        {"arena_in_use_bytes", stats.arena.bytes},
+        {"arena_shrinks", stats.store.shrinks},
+        {"arena_regrows", stats.store.regrows},
+        {"given_back_bytes", stats.store.bytes_given_back},
+        {"last_resize", stats.pressure.last_reason},
         {"rss_bytes", stats.memory.rss_bytes},
         {"peak_rss_bytes", stats.memory.peak_rss_bytes},
+        {"sampled_peak_rss_bytes", stats.pressure.peak_rss_bytes},
         {"vm_swap_bytes", stats.memory.vm_swap_bytes},
         {"locked_bytes", stats.memory.locked_bytes},
         {"disk_read_bytes", stats.memory.read_bytes},

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace larder {
@@ -48,6 +49,17 @@ char *map_aligned(uint64_t bytes) {
     return base;
 }
 
+// Locked memory (--mlock) does not go; what comes back later is locked again.
+bool drop(char *begin, uint64_t bytes) {
+    if (::madvise(begin, bytes, MADV_DONTNEED) == 0) {
+        return true;
+    }
+    ::munlock(begin, bytes);
+    const bool dropped = ::madvise(begin, bytes, MADV_DONTNEED) == 0;
+    ::mlock2(begin, bytes, MLOCK_ONFAULT);
+    return dropped;
+}
+
 } // namespace
 
 Arena::Arena(std::span<const SizeClass> size_classes, std::span<const uint64_t> slots)
@@ -61,10 +73,22 @@ Arena::Arena(std::span<const SizeClass> size_classes, std::span<const uint64_t> 
     uint64_t first_slot = 0;
     for (size_t i = 0; i < slots.size(); ++i) {
         LARDER_CHECK(first_slot + slots[i] < no_slot);
-        classes_.push_back({address, size_classes[i].slot_bytes, static_cast<SlotIndex>(first_slot)});
+        classes_.push_back({address, size_classes[i].slot_bytes, slots[i], static_cast<SlotIndex>(first_slot)});
         address += size_classes[i].slot_bytes * slots[i];
         first_slot += slots[i];
     }
+}
+
+uint64_t Arena::give_back(uint32_t size_class, uint64_t first, uint64_t end) const {
+    const Class &c = classes_[size_class];
+    LARDER_CHECK(first <= end && end <= c.slots);
+    const auto offset = [&](uint64_t slot) { // from base_, which lies on a huge page's border
+        return static_cast<uint64_t>(c.first_address - base_) + slot * c.slot_bytes;
+    };
+    const uint64_t begin_at = align_up(offset(first), huge_page_bytes);
+    const uint64_t class_end = offset(c.slots) / huge_page_bytes * huge_page_bytes;
+    const uint64_t end_at = std::min(align_up(offset(end), huge_page_bytes), class_end);
+    return begin_at < end_at && drop(base_ + begin_at, end_at - begin_at) ? end_at - begin_at : 0;
 }
 
 Arena::~Arena() { ::munmap(base_, bytes_); }

@@ -24,8 +24,9 @@ SlotTable make_table(const ModelLayout &layout, std::span<const uint64_t> slots)
 
 ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader)
     : sources_(layout), arena_(layout.size_classes, slots), prefault_(arena_.base(), arena_.bytes()),
-      table_(make_table(layout, slots)), uses_(table_.slots()), class_demand_(slots.size()), streams_(slots.size()),
-      reader_(reader), ready_order_(sources_.slices_of_tensor_max()) {
+      table_(make_table(layout, slots)), uses_(table_.slots()), wanted_slots_(slots.begin(), slots.end()),
+      class_demand_(slots.size()), streams_(slots.size()), reader_(reader),
+      ready_order_(sources_.slices_of_tensor_max()) {
     queue_.reserve(sources_.slices_of_tensor_max());
     demanded_.reserve(sources_.slices_of_tensor_max());
     following_.reserve(sources_.slices_of_layer_max());
@@ -45,7 +46,8 @@ ExpertStore::Impl::~Impl() {
 
 void ExpertStore::Impl::begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following,
                               bool first_of_layer, const TokenRows &rows) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    progress_.wait(lock, [this] { return !polling_; }); // use_slots() on another thread
     open_batch(demanded);
     LARDER_CHECK(following.size() <= sources_.slices_of_layer_max());
     poll_finished();
@@ -107,7 +109,7 @@ void ExpertStore::Impl::release(uint32_t position) {
 
 // Slices that fail to be ready by now (the batch failed, or its user gave up) stay in flight and become ordinary ones.
 void ExpertStore::Impl::end() {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     LARDER_CHECK(batch_open_ && !polling_);
     mark_used();
     for (const SliceIndex slice : demanded_) {
@@ -124,6 +126,7 @@ void ExpertStore::Impl::end() {
     n_ready_.store(0, std::memory_order_relaxed);
     batch_open_ = false;
     submit_started(); // also slices that follow, if nobody had to wait for them
+    resize_classes(lock);
 }
 
 // What was ready was used whole, also where the batch failed: threads leave it at the first slice that is not.

@@ -16,6 +16,10 @@
 //   release() when it has published or started something. With nothing in flight and every slot pinned, the next
 //   release() is what wakes them; so a thread must not wait for a slice while it alone holds back the release of
 //   another.
+//
+//   use_slots() may be called by a thread that has nothing to do with batches. It asks for what it wants under mutex_
+//   and does it if no batch is open, else end() does. Reads in flight are waited for as poller, so that a begin() may
+//   find one: it waits on progress_ for that.
 #pragma once
 
 #include "store/arena.h"
@@ -46,6 +50,9 @@ class ExpertStore::Impl {
     void release(uint32_t position);
     void end();
 
+    void use_slots(std::span<const uint64_t> slots);
+    [[nodiscard]] ArenaUse arena_use() const;
+
     std::optional<Error> take_error();
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
     [[nodiscard]] StoreStats stats() const { return counters_.snapshot(arena_.bytes()); }
@@ -71,6 +78,10 @@ class ExpertStore::Impl {
     void drop_queue();
     void mark_used();
 
+    void resize_classes(std::unique_lock<std::mutex> &lock);
+    void resize_class(uint32_t size_class);
+    void move_slice(SlotIndex from, SlotIndex to, uint32_t size_class);
+
     struct SlotUse {
         char *data = nullptr;           // the first byte of its slice
         uint32_t demanded_position = 0; // while needed
@@ -89,7 +100,7 @@ class ExpertStore::Impl {
     // Immutable after construction.
     const SliceSources sources_;
     const Arena arena_;
-    const Prefault prefault_; // after arena_: it ends first
+    Prefault prefault_; // after arena_: it ends first. Stopped under mutex_
 
     Counters counters_;
     mutable std::mutex mutex_;
@@ -101,6 +112,8 @@ class ExpertStore::Impl {
     bool polling_ = false;
     bool batch_open_ = false;
     bool batch_failed_ = false;
+    bool resize_wanted_ = false;
+    std::vector<uint64_t> wanted_slots_; // by size class
     std::optional<Error> error_;
     std::vector<Queued> queue_;             // absent demanded slices in file order
     size_t queue_next_ = 0;                 // from here on they have no slot yet

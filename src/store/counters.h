@@ -28,6 +28,9 @@ struct Counters {
     Counter bytes_read;
     Counter read_errors;
     Counter stall_us;
+    Counter shrinks;
+    Counter regrows;
+    Counter bytes_given_back;
 
     [[nodiscard]] StoreStats snapshot(uint64_t arena_bytes) const {
         return {.expert_hits = expert_hits.value(),
@@ -37,7 +40,10 @@ struct Counters {
                 .bytes_read = bytes_read.value(),
                 .read_errors = read_errors.value(),
                 .stall_us = stall_us.value(),
-                .arena_bytes = arena_bytes};
+                .arena_bytes = arena_bytes,
+                .shrinks = shrinks.value(),
+                .regrows = regrows.value(),
+                .bytes_given_back = bytes_given_back.value()};
     }
 };
 

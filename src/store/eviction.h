@@ -52,6 +52,8 @@ class EvictionOrder {
     virtual void pin(uint32_t size_class, SlotIndex slot) = 0;
     virtual void keep(uint32_t size_class, SlotIndex slot) = 0;
     virtual void unpin(uint32_t size_class, SlotIndex slot) = 0;
+    // What the evictable slot `from` holds is in `to` now, which was not in the order. Its turn to go stays the same.
+    virtual void move(uint32_t size_class, SlotIndex from, SlotIndex to) = 0;
 
     // The evictable slot of the class that should go first, or no_slot. It stays in the order.
     [[nodiscard]] virtual SlotIndex victim(uint32_t size_class) = 0;

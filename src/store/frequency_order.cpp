@@ -129,6 +129,17 @@ void FrequencyOrder::keep(uint32_t size_class, SlotIndex slot) {
     }
 }
 
+// No count of slots changes by it, nor who is the least worthy.
+void FrequencyOrder::move(uint32_t /*size_class*/, SlotIndex from, SlotIndex to) {
+    LARDER_CHECK(evictable(from) && places_[to].state == State::absent);
+    lists_.replace(from, to);
+    if (places_[from].state == State::kept) {
+        kept_.replace(from, to);
+    }
+    places_[to] = places_[from];
+    places_[from].state = State::absent;
+}
+
 void FrequencyOrder::set_state(SlotIndex slot, State state) {
     const auto blocks = [](State s) { return s == State::kept || s == State::pinned ? 1U : 0U; };
     Place &place = places_[slot];

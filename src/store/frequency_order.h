@@ -40,6 +40,7 @@ class FrequencyOrder final : public EvictionOrder {
     void pin(uint32_t size_class, SlotIndex slot) override;
     void unpin(uint32_t size_class, SlotIndex slot) override;
     void keep(uint32_t size_class, SlotIndex slot) override;
+    void move(uint32_t size_class, SlotIndex from, SlotIndex to) override;
 
     [[nodiscard]] SlotIndex victim(uint32_t size_class) override;
     [[nodiscard]] bool evictable(SlotIndex slot) const override {

@@ -29,6 +29,8 @@ class LruOrder final : public EvictionOrder {
         lists_.push_back(size_class, slot);
     }
 
+    void move(uint32_t /*size_class*/, SlotIndex from, SlotIndex to) override { lists_.replace(from, to); }
+
     [[nodiscard]] SlotIndex victim(uint32_t size_class) override { return lists_.front(size_class); }
     [[nodiscard]] bool evictable(SlotIndex slot) const override { return lists_.contains(slot); }
     [[nodiscard]] uint32_t size(uint32_t size_class) const override { return sizes_[size_class]; }

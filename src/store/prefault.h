@@ -5,7 +5,8 @@
 // priority touches the arena from its beginning, in the order in which slots are first used, while resident weights are
 // still being read, and stops for whoever else wants the core.
 //
-// Threads: its own. The memory must outlive the object; the destructor stops the thread within one huge page.
+// Threads: its own. The memory must outlive the object; stop() and the destructor wait until the thread has ended,
+// which it does within one huge page.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,14 @@ class Prefault {
   public:
     Prefault(char *base, uint64_t bytes)
         : thread_([base, bytes](const std::stop_token &stop) { touch(base, bytes, stop); }) {}
+
+    // Nothing is touched any more when it returns. From one thread at a time.
+    void stop() {
+        if (thread_.joinable()) {
+            thread_.request_stop();
+            thread_.join();
+        }
+    }
 
   private:
     static void touch(char *base, uint64_t bytes, const std::stop_token &stop);

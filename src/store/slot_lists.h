@@ -40,6 +40,15 @@ class SlotLists {
         links_[link.next].previous = link.previous;
         links_[slot] = {};
     }
+    // `to`, which is in no list, takes the place of `from` in its list.
+    void replace(SlotIndex from, SlotIndex to) {
+        LARDER_CHECK(from < slots_ && to < slots_ && contains(from) && !contains(to));
+        const Link link = links_[from];
+        links_[to] = link;
+        links_[link.previous].next = to;
+        links_[link.next].previous = to;
+        links_[from] = {};
+    }
     [[nodiscard]] bool contains(SlotIndex slot) const { return links_[slot].next != no_slot; }
     [[nodiscard]] bool empty(size_t list) const { return links_[sentinel(list)].next >= slots_; }
     [[nodiscard]] SlotIndex front(size_t list) const { // no_slot if there is none

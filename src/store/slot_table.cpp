@@ -24,13 +24,14 @@ SlotTable::SlotTable(std::vector<RoutedExpert> expert_of, std::span<const uint64
     SlotIndex first = 0;
     for (uint32_t size_class = 0; size_class < classes_.size(); ++size_class) {
         Class &c = classes_[size_class];
+        c.first = first;
         c.slots = static_cast<uint32_t>(slots_of_class[size_class]);
-        c.free.resize(c.slots);
-        // Handed out from the back: the lowest first, so that the arena fills from its start.
-        std::iota(c.free.rbegin(), c.free.rend(), first);
-        for (const SlotIndex slot : c.free) {
-            slots_[slot].size_class = size_class;
+        c.in_use = c.slots;
+        for (uint32_t i = 0; i < c.slots; ++i) {
+            slots_[first + i].size_class = size_class;
         }
+        c.free.reserve(c.slots);
+        collect_free(c);
         first += c.slots;
     }
 }
@@ -63,17 +64,25 @@ SlotTable::Acquired SlotTable::acquire(uint32_t size_class, SliceIndex slice) {
         if (result.slot == no_slot) {
             return result;
         }
-        order_->remove(size_class, result.slot);
-        slot_of_[slots_[result.slot].slice] = no_slot;
+        evict(result.slot);
         result.evicted = true;
     }
     Slot &slot = slots_[result.slot];
-    LARDER_CHECK(slot.state != SlotState::reading && !slot.needed && slot.size_class == size_class);
+    LARDER_CHECK(slot.state == SlotState::free && !slot.needed && slot.size_class == size_class);
     slot.slice = slice;
     slot.state = SlotState::reading;
     slot_of_[slice] = result.slot;
     ++reading_;
     return result;
+}
+
+void SlotTable::evict(SlotIndex index) {
+    LARDER_CHECK(index < slots_.size());
+    Slot &slot = slots_[index];
+    order_->remove(slot.size_class, index);
+    slot_of_[slot.slice] = no_slot;
+    slot.slice = no_slice;
+    slot.state = SlotState::free;
 }
 
 void SlotTable::publish(SlotIndex index) {
@@ -101,7 +110,7 @@ void SlotTable::abandon(SlotIndex index) {
 
 void SlotTable::need(SlotIndex index) {
     Slot &slot = slots_[index];
-    LARDER_CHECK(slot.state != SlotState::free && !slot.needed);
+    LARDER_CHECK((slot.state == SlotState::reading || slot.state == SlotState::ready) && !slot.needed);
     if (slot.state == SlotState::ready) {
         order_->pin(slot.size_class, index);
     }
@@ -124,6 +133,43 @@ void SlotTable::keep(SlotIndex index) {
     order_->keep(slots_[index].size_class, index);
 }
 
+// --- how many slots there are ---
+
+void SlotTable::resize(uint32_t size_class, uint32_t slots,
+                       const std::function<void(SlotIndex from, SlotIndex to)> &moved) {
+    Class &c = classes_[size_class];
+    LARDER_CHECK(reading_ == 0 && needed_ == 0 && slots <= c.slots && (slots > 0 || c.slots == 0));
+    for (size_t holding = c.in_use - c.free.size(); holding > slots; --holding) {
+        evict(order_->victim(size_class));
+    }
+    c.in_use = slots;
+    collect_free(c);
+    for (SlotIndex from = c.first + slots; from < c.first + c.slots; ++from) {
+        if (slots_[from].state == SlotState::ready) {
+            const SlotIndex to = c.free.back(); // there is one: no more slices than slots are left
+            c.free.pop_back();
+            order_->move(size_class, from, to);
+            slots_[to] = slots_[from];
+            slot_of_[slots_[to].slice] = to;
+            moved(from, to);
+            slots_[from].slice = no_slice;
+        }
+        slots_[from].state = SlotState::retired;
+    }
+}
+
+// Whatever holds nothing and is in use. Handed out from the back: the lowest first, so that the arena fills from its
+// start.
+void SlotTable::collect_free(Class &c) {
+    c.free.clear();
+    for (SlotIndex index = c.first + c.in_use; index-- > c.first;) {
+        if (slots_[index].slice == no_slice) {
+            slots_[index].state = SlotState::free;
+            c.free.push_back(index);
+        }
+    }
+}
+
 uint32_t SlotTable::available(uint32_t size_class) const {
     return static_cast<uint32_t>(classes_[size_class].free.size()) + order_->size(size_class);
 }
@@ -136,9 +182,11 @@ void SlotTable::check_invariants() const {
     for (SlotIndex index = 0; index < slots_.size(); ++index) {
         const Slot &slot = slots_[index];
         const bool may_go = slot.state == SlotState::ready && !slot.needed;
-        LARDER_CHECK((slot.state == SlotState::free) == (slot.slice == no_slice));
+        const Class &own = classes_[slot.size_class];
+        LARDER_CHECK((slot.state == SlotState::retired) == (index >= own.first + own.in_use));
+        LARDER_CHECK((slot.state == SlotState::free || slot.state == SlotState::retired) == (slot.slice == no_slice));
         LARDER_CHECK(slot.slice == no_slice || slot_of_[slot.slice] == index);
-        LARDER_CHECK(!(slot.needed && slot.state == SlotState::free));
+        LARDER_CHECK(!(slot.needed && slot.slice == no_slice));
         LARDER_CHECK(order_->evictable(index) == may_go);
         reading += slot.state == SlotState::reading ? 1 : 0;
         needed += slot.needed ? 1 : 0;

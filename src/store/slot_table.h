@@ -8,12 +8,16 @@
 //      │     abandon     │               │       │   unneed
 //      └─────────────────┘               └───────┘ acquire for another slice (evicts)
 //
+// Between batches resize() says how many slots of a class there are: it retires those at the end of the class's range,
+// or makes retired ones free again.
+//
 // Invariants (each transition checks its part, check_invariants() all of them):
-//   1. A slot is free, reading or ready. Free slots hold no slice; the others hold one, and its entry points back.
+//   1. A slot is free, reading, ready or retired. Free and retired slots hold no slice; the others hold one, and its
+//      entry points back.
 //   2. Exactly the slots that are ready and not needed are evictable in the eviction order. So a victim is never
-//   pinned, never
-//      being read, and never one that the batch still needs.
+//      pinned, never being read, and never one that the batch still needs.
 //   3. Free slots are in the free list of their class, others are not.
+//   4. The retired slots of a class are the last of its range, and at least one is not retired.
 //
 // Which of those goes first is the order's to say, see eviction.h.
 //
@@ -25,13 +29,14 @@
 #include "store/store.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace larder {
 
-enum class SlotState : uint8_t { free, reading, ready };
+enum class SlotState : uint8_t { free, reading, ready, retired };
 
 class SlotTable {
   public:
@@ -64,7 +69,16 @@ class SlotTable {
     void unneed(SlotIndex slot);
     void keep(SlotIndex slot); // evicted after all others, until the next step; of a slot that is ready and not needed
 
-    [[nodiscard]] uint32_t slots(uint32_t size_class) const { return classes_[size_class].slots; }
+    // Sets how many slots of the class are in use, at most those of the construction and at least one (none in a class
+    // that has none). With fewer than hold slices the order's victims lose theirs. Slices that stay in slots which
+    // retire are moved to others: `moved` is told of each, and copies the bytes. While nothing is reading or needed.
+    void resize(uint32_t size_class, uint32_t slots, const std::function<void(SlotIndex from, SlotIndex to)> &moved);
+
+    // Those in use; but slots() of all classes counts the retired ones too, as slots are numbered.
+    [[nodiscard]] uint32_t slots(uint32_t size_class) const { return classes_[size_class].in_use; }
+    [[nodiscard]] uint32_t empty(uint32_t size_class) const { // of those in use, how many hold nothing
+        return static_cast<uint32_t>(classes_[size_class].free.size());
+    }
     [[nodiscard]] uint32_t slots() const { return static_cast<uint32_t>(slots_.size()); }
     // How many acquire() would find now.
     [[nodiscard]] uint32_t available(uint32_t size_class) const;
@@ -81,10 +95,15 @@ class SlotTable {
         bool needed = false;
     };
     struct Class {
+        SlotIndex first = 0;
         uint32_t slots = 0;
+        uint32_t in_use = 0; // the others are retired
         std::vector<SlotIndex> free;
     };
     static constexpr SliceIndex no_slice = UINT32_MAX;
+
+    void evict(SlotIndex slot);
+    void collect_free(Class &c);
 
     std::vector<Slot> slots_;
     std::vector<SlotIndex> slot_of_; // by slice

@@ -18,6 +18,8 @@ void ExpertStore::start_reads() { impl_->start_reads(); }
 const ReadySlice *ExpertStore::wait(uint32_t position) { return impl_->wait(position); }
 void ExpertStore::release(uint32_t position) { impl_->release(position); }
 void ExpertStore::end() { impl_->end(); }
+void ExpertStore::use_slots(std::span<const uint64_t> slots) { impl_->use_slots(slots); }
+ArenaUse ExpertStore::arena_use() const { return impl_->arena_use(); }
 std::optional<Error> ExpertStore::take_error() { return impl_->take_error(); }
 bool ExpertStore::failed() const { return impl_->failed(); }
 StoreStats ExpertStore::stats() const { return impl_->stats(); }

@@ -21,9 +21,12 @@
 //   3. A failed read leaves its slot free and the slice absent, latches its cause and fails the batch: wait() returns
 //      null on every thread for what was not ready before. Reads in flight are let finish; the next batch begins clean.
 //   4. All memory is allocated in the constructor; nothing allocates afterwards.
+//   5. The number of slots in use changes only between batches, with no read in flight. Of a slot that is not in use
+//      nothing is touched.
 //
 // Threads: begin() and end() from one thread while no other thread is between them. wait() and release() from any
 // number of threads at once; no lock is taken by wait() for a slice that is ready, nor by release() when all are.
+// use_slots() from any thread at any time.
 // Units: bytes, microseconds (stats), slots, slices.
 #pragma once
 
@@ -66,6 +69,17 @@ struct StoreStats {
     uint64_t read_errors = 0;
     uint64_t stall_us = 0; // time threads waited for a read with nothing else to do, wall time of the op
     uint64_t arena_bytes = 0;
+    uint64_t shrinks = 0; // by use_slots()
+    uint64_t regrows = 0;
+    uint64_t bytes_given_back = 0; // to the kernel, by all shrinks
+};
+
+// What use_slots() has made of the arena.
+struct ArenaUse {
+    std::vector<uint64_t> slots; // in use, per size class
+    uint64_t bytes = 0;          // of these
+    uint64_t empty_bytes = 0;    // of those that hold nothing and are not being read into
+    bool pending = false;        // asked for, and not done yet: a batch is at work
 };
 
 class ExpertStore {
@@ -97,6 +111,14 @@ class ExpertStore {
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
     void end();
+
+    // How many slots of each size class may be used from now on: at most those of the construction, at least one. Where
+    // there are fewer than before, the slices worth least go, the rest moves together, and the memory of the others
+    // goes back to the kernel in whole huge pages; where there are more, they are free again. Between batches it is
+    // done when this returns, which waits for reads in flight; during one it is done by its end(). A later call
+    // replaces one that is not done yet.
+    void use_slots(std::span<const uint64_t> slots);
+    [[nodiscard]] ArenaUse arena_use() const; // any thread
 
     // The cause of the first failed read since the last call, if any. From the thread that owns the session.
     std::optional<Error> take_error();

@@ -133,7 +133,8 @@ TEST_F(Plan, ARefusalNamesTheSmallestBudgetAndItWorks) {
     EXPECT_THAT(table.out, AllOf(HasSubstr("verdict: refused"), HasSubstr("smallest budget for 4096 tokens: ")));
     EXPECT_THAT(table.err, AllOf(HasSubstr("error: a budget of 20 MiB"), HasSubstr("use --ram ")));
     // Also where larder itself is larger than the budget.
-    EXPECT_NEAR(bytes(plan_json({"--ram", "2M", "-c", "4096"}, 3), "smallest_budget_bytes"), named, 2 * MiB);
+    const uint64_t of_tiny = bytes(plan_json({"--ram", "2M", "-c", "4096"}, 3), "smallest_budget_bytes");
+    EXPECT_LE(std::max(of_tiny, named) - std::min(of_tiny, named), 2 * MiB);
 }
 
 TEST_F(Plan, ARefusalNamesTheLargestContextThatFits) {

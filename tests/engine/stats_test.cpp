@@ -92,8 +92,16 @@ TEST(Stats, OfTheFileAreThoseOfTheEngine) {
     ASSERT_EQ(json.at("slots").size(), engine->plan().slots.size());
     for (size_t i = 0; i < engine->plan().slots.size(); i++) {
         EXPECT_EQ(json.at("slots").at(i).at("slots"), engine->plan().slots[i]);
+        EXPECT_EQ(json.at("slots").at(i).at("slots_in_use"), engine->plan().slots[i]);
         EXPECT_EQ(json.at("slots").at(i).at("slice_bytes"), engine->layout().size_classes[i].slice_bytes);
     }
+    EXPECT_EQ(json.at("arena_in_use_bytes"), engine->plan().arena_bytes) << "without pressure";
+    EXPECT_EQ(json.at("arena_shrinks"), 0);
+    EXPECT_EQ(json.at("arena_regrows"), 0);
+    EXPECT_EQ(json.at("given_back_bytes"), 0);
+    EXPECT_EQ(json.at("last_resize"), "");
+    EXPECT_GT(json.at("sampled_peak_rss_bytes"), 0);
+    EXPECT_LE(json.at("sampled_peak_rss_bytes"), json.at("peak_rss_bytes"));
     EXPECT_EQ(json.at("ctx_tokens"), engine->ctx_tokens());
     EXPECT_DOUBLE_EQ(json.at("hit_rate"),
                      static_cast<double>(stats.store.expert_hits) / static_cast<double>(accesses(stats.store)));

@@ -103,6 +103,21 @@ TEST(Eviction, EveryPolicyGivesWhatIsKeptLast) {
     }
 }
 
+TEST(Eviction, EveryPolicyLeavesTheTurnOfWhatMovesAsItIs) {
+    for (const std::string_view policy : eviction_policies()) {
+        SCOPED_TRACE(policy);
+        OneSlotEach model(policy);
+        model.step(0, {0, 1, 2, 3});
+        model.insert(0, {0, 1, 2, 3});
+        model.order->keep(0, model.slot(0, 0));
+        model.order->move(0, model.slot(0, 0), model.slot(1, 0));
+        model.order->move(0, model.slot(0, 2), model.slot(1, 2));
+        EXPECT_FALSE(model.order->evictable(model.slot(0, 2)));
+        EXPECT_EQ(model.order->size(0), 4U);
+        EXPECT_EQ(model.drain(), (std::vector<SlotIndex>{1, model.slot(1, 2), 3, model.slot(1, 0)}));
+    }
+}
+
 TEST(EvictionDeathTest, ASlotIsInAnOrderOnce) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     for (const std::string_view policy : eviction_policies()) {
@@ -111,6 +126,7 @@ TEST(EvictionDeathTest, ASlotIsInAnOrderOnce) {
         EXPECT_DEATH(order->insert(0, 1, {0, 1}), "internal error");
         EXPECT_DEATH(order->remove(0, 0), "internal error");
         EXPECT_DEATH(order->keep(0, 0), "internal error");
+        EXPECT_DEATH(order->move(0, 0, 1), "internal error");
     }
 }
 
@@ -243,6 +259,11 @@ TEST(FrequencyOrder, DoesWhatTheTextbookDoes) {
             }
             const auto slot = static_cast<SlotIndex>(random() % slots);
             textbook.change(order, slot % 2, slot, static_cast<uint32_t>(random() % all_experts), random() % 4);
+            const auto other = static_cast<SlotIndex>(random() % slots / 2 * 2 + slot % 2); // of the same class
+            if (random() % 8 == 0 && order.evictable(slot) && !textbook.holds(other)) {
+                order.move(slot % 2, slot, other);
+                textbook.move(slot, other);
+            }
             for (const uint32_t size_class : {0U, 1U}) {
                 ASSERT_EQ(order.victim(size_class), textbook.victim(size_class)) << "step " << step;
             }

@@ -1,4 +1,5 @@
 // The parts of the store that know neither bytes nor threads: the arena's addresses and the slot table.
+#include "base/bytes.h"
 #include "base/check.h"
 #include "layout/layout.h"
 #include "store/arena.h"
@@ -6,6 +7,8 @@
 #include "store/slot_table.h"
 
 #include <gtest/gtest.h>
+
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <deque>
@@ -32,6 +35,47 @@ TEST(Arena, SlotsAreAlignedAndApartAndWritable) {
         std::fill_n(address, classes[size_class].slot_bytes, 'x');
         expected += classes[size_class].slot_bytes;
     }
+}
+
+// Pages of memory that are there.
+uint64_t resident_bytes(const char *begin, uint64_t bytes) {
+    std::vector<unsigned char> pages(bytes / 4096);
+    EXPECT_EQ(::mincore(const_cast<char *>(begin), bytes, pages.data()), 0);
+    return 4096 *
+           static_cast<uint64_t>(std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+TEST(Arena, GivesBackWholeHugePagesOfTheSlotsAtTheEndOfAClass) {
+    const std::vector<SizeClass> classes = {{.slot_bytes = 640 * KiB, .n_slices = 99},
+                                            {.slot_bytes = 1 * MiB, .n_slices = 99}};
+    const std::vector<uint64_t> slots = {32, 12}; // 20 MiB and 12 MiB
+    const Arena arena(classes, slots);
+    std::fill_n(arena.base(), arena.bytes(), 'x');
+    EXPECT_EQ(resident_bytes(arena.base(), arena.bytes()), 32 * MiB);
+
+    EXPECT_EQ(arena.give_back(0, 8, 32), 14 * MiB) << "from 5 MiB on, the next border is at 6 MiB";
+    EXPECT_EQ(resident_bytes(arena.base(), 20 * MiB), 6 * MiB);
+    EXPECT_EQ(arena.give_back(0, 5, 8), 2 * MiB) << "what lies between this border and the last";
+    EXPECT_EQ(resident_bytes(arena.base(), 20 * MiB), 4 * MiB);
+    EXPECT_EQ(resident_bytes(arena.base() + 20 * MiB, 12 * MiB), 12 * MiB) << "of the other class";
+    EXPECT_EQ(arena.give_back(1, 12, 12), 0U);
+    EXPECT_EQ(arena.give_back(1, 1, 12), 10 * MiB);
+    const char *last_kept = arena.address(4, 0);
+    EXPECT_EQ(std::count(last_kept, last_kept + 640 * KiB, 'x'), 640 * KiB);
+    EXPECT_EQ(*arena.address(31, 0), 0) << "it can be used again, and is empty";
+}
+
+TEST(Arena, GivesBackLockedMemoryToo) {
+    const std::vector<SizeClass> classes = {{.slot_bytes = 1 * MiB, .n_slices = 99}};
+    const Arena arena(classes, std::vector<uint64_t>{8});
+    if (::mlock2(arena.base(), arena.bytes(), MLOCK_ONFAULT) != 0) {
+        GTEST_SKIP() << "this process may not lock 8 MiB";
+    }
+    std::fill_n(arena.base(), arena.bytes(), 'x');
+    EXPECT_EQ(arena.give_back(0, 2, 8), 6 * MiB);
+    EXPECT_EQ(resident_bytes(arena.base(), arena.bytes()), 2 * MiB);
+    *arena.address(7, 0) = 'y';
+    EXPECT_NE(::madvise(arena.address(6, 0), 2 * MiB, MADV_DONTNEED), 0) << "what comes back is locked";
 }
 
 TEST(Arena, ThatCannotBeMappedSaysHowMuchItWanted) {
@@ -71,6 +115,57 @@ TEST(SlotTable, HandsOutFreeSlotsBeforeItEvicts) {
     table.check_invariants();
 }
 
+TEST(SlotTable, ThatShrinksKeepsTheSlicesWorthMostAndMovesThemTogether) {
+    SlotTable table = make_table(10, {5});
+    for (SliceIndex slice = 0; slice < 5; ++slice) {
+        table.publish(table.acquire(0, slice).slot);
+    }
+    table.need(table.find(0)); // the first two are used again: 2 and 3 have waited longest
+    table.unneed(table.find(0));
+    table.need(table.find(1));
+    table.unneed(table.find(1));
+    std::map<SlotIndex, SlotIndex> moved;
+    table.resize(0, 3, [&](SlotIndex from, SlotIndex to) { moved[from] = to; });
+    table.check_invariants();
+    EXPECT_EQ(table.find(2), no_slot);
+    EXPECT_EQ(table.find(3), no_slot);
+    EXPECT_EQ(table.find(0), 0U);
+    EXPECT_EQ(table.find(1), 1U);
+    EXPECT_EQ(moved, (std::map<SlotIndex, SlotIndex>{{4, 2}}));
+    EXPECT_EQ(table.find(4), 2U);
+    EXPECT_EQ(table.slots(0), 3U);
+    EXPECT_EQ(table.state(4), SlotState::retired);
+    EXPECT_TRUE(table.acquire(0, 7).evicted) << "there is none free";
+}
+
+TEST(SlotTable, ThatRegrowsHasFreeSlotsAgain) {
+    SlotTable table = make_table(10, {4});
+    for (SliceIndex slice = 0; slice < 4; ++slice) {
+        table.publish(table.acquire(0, slice).slot);
+    }
+    const auto unexpected = [](SlotIndex /*from*/, SlotIndex /*to*/) { ADD_FAILURE() << "nothing has to move"; };
+    table.resize(0, 1, [](SlotIndex from, SlotIndex to) { EXPECT_EQ(std::pair(from, to), std::pair(3U, 0U)); });
+    table.resize(0, 3, unexpected);
+    table.check_invariants();
+    EXPECT_EQ(table.empty(0), 2U);
+    EXPECT_EQ(table.acquire(0, 8).slot, 1U);
+    EXPECT_EQ(table.acquire(0, 9).slot, 2U);
+}
+
+TEST(SlotTableDeathTest, OneThatIsReadIntoCannotBeResized) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    SlotTable table = make_table(10, {4});
+    const auto ignored = [](SlotIndex /*from*/, SlotIndex /*to*/) {};
+    EXPECT_DEATH(table.resize(0, 0, ignored), "internal error");
+    EXPECT_DEATH(table.resize(0, 5, ignored), "internal error");
+    table.publish(table.acquire(0, 1).slot);
+    const SlotIndex reading = table.acquire(0, 0).slot;
+    EXPECT_DEATH(table.resize(0, 2, ignored), "reading_ == 0");
+    table.publish(reading);
+    table.need(reading);
+    EXPECT_DEATH(table.resize(0, 2, ignored), "needed_ == 0");
+}
+
 // What SlotTable should do, written the slow and obvious way: one map of slices, and the evictable ones as a queue.
 class SlotTableModel {
   public:
@@ -96,6 +191,16 @@ class SlotTableModel {
         }
         entries[slice] = {};
         return {true, gone};
+    }
+    void resize(uint32_t c, uint64_t slots) {
+        for (; used(c) > slots; evictable_[c].pop_front()) {
+            entries.erase(evictable_[c].front());
+        }
+        slots_[c] = slots;
+    }
+    [[nodiscard]] bool quiet() const {
+        return std::ranges::all_of(
+            entries, [](const auto &entry) { return entry.second.state == SlotState::ready && !entry.second.needed; });
     }
     void settle(SliceIndex slice) { // into the queue or out of it, as its entry says
         std::deque<SliceIndex> &queue = evictable_[size_class(slice)];
@@ -132,6 +237,40 @@ void compare(const SlotTable &table, const SlotTableModel &model, uint32_t slice
     }
     for (const uint32_t c : {0U, 1U}) {
         ASSERT_EQ(table.available(c), model.available(c));
+    }
+}
+
+// Ends what is under way, and then changes the number of slots.
+void random_resize(SlotTable &table, SlotTableModel &model, std::mt19937_64 &random,
+                   const std::vector<uint64_t> &slots) {
+    for (auto &[slice, entry] : model.entries) {
+        if (entry.state == SlotState::reading) {
+            table.publish(table.find(slice));
+            entry.state = SlotState::ready;
+            if (!entry.needed) {
+                model.settle(slice);
+            }
+        }
+        if (entry.needed) {
+            table.unneed(table.find(slice));
+            entry.needed = false;
+            model.settle(slice);
+        }
+    }
+    ASSERT_TRUE(model.quiet());
+    const auto c = static_cast<uint32_t>(random() % 2);
+    const uint64_t in_use = 1 + random() % slots[c];
+    std::map<SlotIndex, SlotIndex> places;
+    for (const auto &[slice, entry] : model.entries) {
+        places[slice] = table.find(slice);
+    }
+    std::map<SlotIndex, SlotIndex> moves;
+    table.resize(c, static_cast<uint32_t>(in_use),
+                 [&](SlotIndex from, SlotIndex to) { ASSERT_TRUE(moves.emplace(from, to).second); });
+    model.resize(c, in_use);
+    for (const auto &[slice, entry] : model.entries) {
+        const auto move = moves.find(places.at(slice));
+        ASSERT_EQ(table.find(slice), move == moves.end() ? places.at(slice) : move->second) << "slice " << slice;
     }
 }
 
@@ -172,6 +311,9 @@ TEST(SlotTable, DoesWhatAnObviousModelDoes) {
         SlotTable table = make_table(slices, slots);
         SlotTableModel model(slots);
         for (int step = 0; step < 2000; ++step) {
+            if (random() % 50 == 0) {
+                random_resize(table, model, random, slots);
+            }
             random_transition(table, model, static_cast<SliceIndex>(random() % slices), random() % 4);
             compare(table, model, slices);
             if (testing::Test::HasFatalFailure()) {

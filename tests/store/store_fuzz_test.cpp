@@ -4,7 +4,8 @@
 //   - what was resident when it was demanded is not read; what was absent is read once in a batch, if the batch goes
 //   well;
 //   - a slice of a faulty place is never resident;
-//   - no more slices are resident than there are slots;
+//   - no more slices are resident than there are slots in use, however often their number changes, and all of them are
+//     right when the next batch uses them;
 //   - without `following` and faults, and when the slots suffice, exactly the slices are resident that the textbook's
 //   policy leaves there, with prefills among the batches.
 //
@@ -98,19 +99,24 @@ class Fuzz {
   public:
     // Reads ahead of demand and faults leave the exact resident set to chance; without them it is checked.
     Fuzz(uint64_t seed, uint32_t threads, bool exact)
-        : random_(seed), exact_(exact), slots_({draw(1, 40), draw(1, 20)}),
-          store_(make_layout(layers, experts, 2), slots_, {.seed = seed}), workers_(store_, threads),
+        : random_(seed), exact_(exact), all_slots_({draw(1, 40), draw(1, 20)}), slots_(all_slots_),
+          store_(make_layout(layers, experts, 2), all_slots_, {.seed = seed}), workers_(store_, threads),
           textbook_(layers, experts) {}
 
-    void run(int batches) {
+    StoreStats run(int batches) {
         for (int i = 0; i < batches && !testing::Test::HasFailure(); ++i) {
             if (!exact_) {
                 disturb();
+            }
+            if (draw(0, 4) == 0) {
+                resize();
+                check_resident();
             }
             batch();
             check_resident();
         }
         EXPECT_GT(reads_, 0U) << "a run that reads nothing tests nothing";
+        return store_->stats();
     }
 
   private:
@@ -129,6 +135,31 @@ class Fuzz {
             faulty_.insert(slice);
         } else if (draw(0, 9) == 0) {
             store_.disk.delay_range(extent.file, extent.offset, extent.bytes);
+        }
+    }
+
+    // Between batches, or of the batch to come.
+    void resize() {
+        for (size_t size_class = 0; size_class < slots_.size(); ++size_class) {
+            slots_[size_class] = draw(1, all_slots_[size_class]);
+        }
+        if (draw(0, 1) == 0) {
+            store_->use_slots(slots_);
+        } else {
+            store_->begin({}, {}, false);
+            std::jthread other([this] { store_->use_slots(slots_); });
+            other.join();
+            EXPECT_TRUE(store_->arena_use().pending);
+            store_->end();
+        }
+        const ArenaUse use = store_->arena_use();
+        EXPECT_EQ(use.slots, slots_);
+        EXPECT_FALSE(use.pending);
+        EXPECT_EQ(store_.disk.in_flight(), 0U);
+        for (const uint32_t size_class : {small_class, large_class}) {
+            while (exact_ && textbook_.size(size_class) > slots_[size_class]) {
+                textbook_.remove(textbook_.victim(size_class));
+            }
         }
     }
 
@@ -240,7 +271,8 @@ class Fuzz {
 
     std::mt19937_64 random_;
     bool exact_;
-    std::vector<uint64_t> slots_;
+    const std::vector<uint64_t> all_slots_;
+    std::vector<uint64_t> slots_; // in use
     StoreOnSim store_;
     Workers workers_;
     TextbookLfru textbook_; // of slices in the place of slots
@@ -250,10 +282,16 @@ class Fuzz {
 
 void run_seeds(uint32_t threads, bool exact) {
     constexpr uint64_t seeds = 25;
+    uint64_t shrinks = 0;
+    uint64_t regrows = 0;
     for (uint64_t seed = 1; seed <= seeds && !testing::Test::HasFailure(); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(threads) + " threads");
-        Fuzz(seed * 10 + threads, threads, exact).run(40);
+        const StoreStats stats = Fuzz(seed * 10 + threads, threads, exact).run(40);
+        shrinks += stats.shrinks;
+        regrows += stats.regrows;
     }
+    EXPECT_GT(shrinks, seeds);
+    EXPECT_GT(regrows, seeds);
 }
 
 TEST(StoreFuzz, KeepsItsPromisesOnAFaultyDiskWithOneThread) { run_seeds(1, false); }

@@ -38,6 +38,10 @@ class TextbookLfru {
         held_[slot] = {size_class, expert, ++inserted_};
     }
     void remove(uint32_t slot) { held_.erase(slot); }
+    void move(uint32_t from, uint32_t to) {
+        held_[to] = held_.at(from);
+        held_.erase(from);
+    }
     void pin(uint32_t slot, bool pinned) { held_.at(slot).pinned = pinned; }
     [[nodiscard]] bool holds(uint32_t slot) const { return held_.contains(slot); }
     [[nodiscard]] uint64_t size(uint32_t size_class) const {

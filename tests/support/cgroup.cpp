@@ -1,8 +1,13 @@
 #include "support/cgroup.h"
 
+#include "base/bytes.h"
+
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
+#include <thread>
 
 namespace larder::test {
 
@@ -71,6 +76,58 @@ Cgroup::Cgroup(uint64_t limit_bytes) {
     }
     why_ = "no cgroup memory controller is mounted";
 }
+
+Cgroup::Cgroup(const Cgroup &parent, const std::string &name) : v2_(parent.v2_), why_(parent.why_) {
+    if (!parent.made()) {
+        return;
+    }
+    if (v2_) {
+        std::ofstream(parent.path_ / "cgroup.subtree_control") << "+memory";
+    }
+    std::error_code error;
+    const fs::path path = parent.path_ / name;
+    fs::create_directory(path, error);
+    if (error || !fs::exists(path / (v2_ ? "memory.max" : "memory.limit_in_bytes"))) {
+        why_ = "cannot create " + path.string() + ": " + error.message();
+        fs::remove(path, error);
+        return;
+    }
+    if (!v2_) {
+        write_value(path / "memory.swappiness", 0);
+    }
+    path_ = path;
+}
+
+// Version 2 kills where the limit is lowered below what is in use; version 1 drops page cache and then refuses.
+bool Cgroup::lower_limit(uint64_t limit) const {
+    constexpr uint64_t slack = 3 * MiB; // for who is at work meanwhile
+    const std::string file = v2_ ? "memory.max" : "memory.limit_in_bytes";
+    if (v2_) {
+        write_value(path_ / "memory.high", limit);
+    }
+    for (int tries = 0; tries < 600; tries++) {
+        const uint64_t now = std::max(limit, used_bytes() + slack);
+        if (v2_ ? now == limit && write_value(path_ / file, limit) : write_value(path_ / file, limit)) {
+            return true;
+        }
+        if (!v2_ && now < limit_bytes()) {
+            write_value(path_ / file, now);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return false;
+}
+
+bool Cgroup::raise_limit(uint64_t limit) const {
+    if (v2_) {
+        std::ofstream(path_ / "memory.high") << "max";
+    }
+    return write_value(path_ / (v2_ ? "memory.max" : "memory.limit_in_bytes"), limit);
+}
+
+uint64_t Cgroup::limit_bytes() const { return read_value(path_ / (v2_ ? "memory.max" : "memory.limit_in_bytes")); }
+
+uint64_t Cgroup::used_bytes() const { return read_value(path_ / (v2_ ? "memory.current" : "memory.usage_in_bytes")); }
 
 Cgroup::~Cgroup() {
     if (made()) {

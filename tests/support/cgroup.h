@@ -12,6 +12,9 @@ class Cgroup {
     // Cgroup v1 or v2, whichever has a writable memory controller. made() is false where there is none, and why() says
     // so.
     explicit Cgroup(uint64_t limit_bytes);
+    // One inside another, without a limit of its own; not made if that is not. Only groups without groups inside may
+    // have processes.
+    Cgroup(const Cgroup &parent, const std::string &name);
     ~Cgroup();
     Cgroup(const Cgroup &) = delete;
     Cgroup &operator=(const Cgroup &) = delete;
@@ -19,6 +22,14 @@ class Cgroup {
     [[nodiscard]] bool made() const { return !path_.empty(); }
     [[nodiscard]] const std::string &why() const { return why_; }
     [[nodiscard]] std::string procs() const { return (path_ / "cgroup.procs").string(); }
+    [[nodiscard]] std::string name() const { return path_.filename().string(); }
+
+    // Lowers the limit as far as what is in use lets it, and further as that falls, as a careful administrator does.
+    // False if it is not there after a minute.
+    bool lower_limit(uint64_t limit_bytes) const;
+    bool raise_limit(uint64_t limit_bytes) const;
+    [[nodiscard]] uint64_t limit_bytes() const;
+    [[nodiscard]] uint64_t used_bytes() const;
     // The kernel's own high-water mark of everything charged: RSS, page cache, page tables.
     [[nodiscard]] uint64_t peak_bytes() const;
     // How often the kernel killed something in it.

@@ -1,0 +1,159 @@
+// What is done about a reading.
+#include "pressure/pressure.h"
+
+#include "base/bytes.h"
+#include "base/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace larder {
+namespace {
+
+constexpr double stalled_much = 0.1;
+constexpr uint32_t readings_until_regrowth = 20; // 5 s
+constexpr uint32_t readings_between_steps = 4;   // 1 s
+constexpr uint64_t shrink_share = 16;
+constexpr uint64_t regrow_share = 32;
+constexpr uint64_t margin_share = 4;    // of the reserve
+constexpr uint64_t gap_min = 16 * MiB;  // where the reserve says less
+constexpr uint64_t gap_min_share = 128; // or this share of the range, if that is less still
+
+uint64_t above(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+uint64_t range_of(const PressureBounds &bounds) { return bounds.full_bytes() - bounds.floor_bytes(); }
+
+// Whole slots make less of a change than was asked for, by up to a slot of each class. A step is twice that at least,
+// so that it always changes something.
+uint64_t step_of(const PressureBounds &bounds, uint64_t share) {
+    uint64_t one_of_each = 0;
+    for (const SlotRange &c : bounds.classes) {
+        one_of_each += c.slot_bytes;
+    }
+    return std::max(range_of(bounds) / share, 2 * one_of_each);
+}
+
+// What follows from a reading before anything is decided.
+struct Account {
+    uint64_t usable = 0;
+    uint64_t will_hold = 0; // with every slot in use filled
+    uint64_t margin = 0;    // wanted beside it
+    bool pressed = false;
+
+    Account(const PressureBounds &bounds, const Readings &readings, const PressureState &state)
+        : usable(readings.machine.usable_bytes + bounds.overcommitted_bytes),
+          will_hold(std::max(bounds.fixed_bytes + readings.arena_bytes, readings.own_bytes)),
+          margin(bounds.reserve_bytes / margin_share),
+          pressed(readings.stalled >= stalled_much ||
+                  readings.limit_hits > state.limit_hits.value_or(readings.limit_hits)) {
+        margin *= pressed ? 2 : 1;
+    }
+};
+
+ArenaResize shrink(const PressureBounds &bounds, const Readings &readings, const Account &account, uint64_t machine,
+                   uint64_t budget) {
+    const uint64_t missing = std::max(machine, budget);
+    const uint64_t most = readings.arena_bytes - bounds.floor_bytes();
+    const uint64_t given = std::min(most, missing + step_of(bounds, shrink_share));
+    std::string reason = budget >= machine
+                             ? fmt::format("RSS {} is above the budget of {}", format_bytes(readings.rss_bytes),
+                                           format_bytes(bounds.budget_bytes))
+                             : fmt::format("{} leaves {}, {} less than wanted{}", readings.machine.source,
+                                           format_bytes(readings.machine.usable_bytes), format_bytes(machine),
+                                           account.pressed ? " under memory pressure" : "");
+    if (given == most) {
+        reason += "; this is the floor";
+    }
+    return {readings.arena_bytes, readings.arena_bytes - given, std::move(reason)};
+}
+
+std::optional<ArenaResize> regrow(const PressureBounds &bounds, const Readings &readings, const Account &account) {
+    const uint64_t step = step_of(bounds, regrow_share);
+    const uint64_t grown = std::min(step, bounds.full_bytes() - readings.arena_bytes);
+    const uint64_t gap =
+        std::max(bounds.reserve_bytes / margin_share, std::min(gap_min, range_of(bounds) / gap_min_share));
+    const bool room = account.will_hold + account.margin + gap + grown <= account.usable &&
+                      readings.rss_bytes + account.margin + grown <= bounds.budget_bytes;
+    if (grown == 0 || readings.empty_bytes >= step || !room) {
+        return std::nullopt;
+    }
+    return ArenaResize{
+        readings.arena_bytes, readings.arena_bytes + grown,
+        fmt::format("{} leaves {} again", readings.machine.source, format_bytes(readings.machine.usable_bytes))};
+}
+
+} // namespace
+
+uint64_t PressureBounds::floor_bytes() const {
+    uint64_t bytes = 0;
+    for (const SlotRange &c : classes) {
+        bytes += c.floor * c.slot_bytes;
+    }
+    return bytes;
+}
+
+uint64_t PressureBounds::full_bytes() const {
+    uint64_t bytes = 0;
+    for (const SlotRange &c : classes) {
+        bytes += c.full * c.slot_bytes;
+    }
+    return bytes;
+}
+
+PressureBounds pressure_bounds(const ModelLayout &layout, const MemoryPlan &plan, uint64_t overcommitted_bytes) {
+    PressureBounds bounds;
+    bounds.budget_bytes = plan.budget_bytes;
+    bounds.fixed_bytes = plan.fixed.resident + plan.fixed.kv + plan.fixed.compute + plan.fixed.overhead;
+    bounds.reserve_bytes = plan.reserve_bytes;
+    bounds.overcommitted_bytes = overcommitted_bytes;
+    LARDER_CHECK(plan.slots.size() == layout.size_classes.size());
+    for (size_t i = 0; i < plan.slots.size(); ++i) {
+        const SizeClass &c = layout.size_classes[i];
+        bounds.classes.push_back(
+            {c.slot_bytes, std::min({c.n_slices_per_token, c.n_slices, plan.slots[i]}), plan.slots[i]});
+    }
+    return bounds;
+}
+
+std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_bytes) {
+    const uint64_t range = range_of(bounds);
+    const uint64_t part = std::min(range, above(arena_bytes, bounds.floor_bytes()));
+    std::vector<uint64_t> slots;
+    for (const SlotRange &c : bounds.classes) {
+        // 128 bits: both factors may be large.
+        const auto more = static_cast<unsigned __int128>(c.full - c.floor) * part;
+        slots.push_back(c.floor + (range > 0 ? static_cast<uint64_t>(more / range) : 0));
+    }
+    return slots;
+}
+
+std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &readings, PressureState &state) {
+    const Account account(bounds, readings, state);
+    state.limit_hits = readings.limit_hits;
+    const uint64_t machine = above(account.will_hold + account.margin, account.usable);
+    const uint64_t budget = above(readings.rss_bytes, bounds.budget_bytes);
+    if (machine > 0 || budget > 0) {
+        state.calm_readings = 0;
+        if (readings.pending || readings.arena_bytes <= bounds.floor_bytes()) {
+            return std::nullopt;
+        }
+        return shrink(bounds, readings, account, machine, budget);
+    }
+    state.calm_readings = std::min(state.calm_readings + 1, readings_until_regrowth);
+    if (readings.pending || state.calm_readings < readings_until_regrowth) {
+        return std::nullopt;
+    }
+    std::optional<ArenaResize> resize = regrow(bounds, readings, account);
+    if (resize) {
+        state.calm_readings -= readings_between_steps;
+    }
+    return resize;
+}
+
+std::string to_string(const ArenaResize &resize) {
+    return fmt::format("arena {} -> {}: {}", format_bytes(resize.from_bytes), format_bytes(resize.to_bytes),
+                       resize.reason);
+}
+
+} // namespace larder

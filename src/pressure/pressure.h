@@ -1,0 +1,134 @@
+// pressure.h — keeps the process inside its budget, and inside what the machine can still give, while it runs.
+//
+// The plan says what the arena may be when larder starts. Later a limit may be lowered, a neighbour may take memory, or
+// the process itself may hold more than was planned. A PressureWatcher looks a few times a second and changes how many
+// slots the store uses:
+//
+//   short of memory    what is missing and a sixteenth of the arena more goes back to the kernel at once, but never the
+//                      floor, which is what one token needs
+//   calm for 5 s       a thirty-second of the arena comes back, and as much after each further second, if that leaves a
+//                      gap to where it would shrink again and if the slots there are hold something
+//
+// It is short of memory when what the process will hold with all its slots filled, and a quarter of the reserve beside
+// it (half of it while the kernel is under pressure), is more than probe_machine() finds usable; or when its RSS is
+// above the budget. Pressure is a stall (PSI) of this cgroup, or of the machine where the cgroup has no such file, or
+// a cgroup above the process that has just run into its limit. Both also come of page cache that is dropped in time, so
+// they only ask for more room and never shrink the arena by themselves.
+//
+// decide() is a pure function: it knows no clock and no file. Units: bytes; readings where it says so.
+#pragma once
+
+#include "layout/layout.h"
+#include "plan/plan.h"
+#include "store/store.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace larder {
+
+// --- what is known from the plan ---
+
+struct SlotRange { // of one size class
+    uint64_t slot_bytes = 0;
+    uint64_t floor = 0; // slots
+    uint64_t full = 0;
+};
+
+struct PressureBounds {
+    uint64_t budget_bytes = 0;
+    uint64_t fixed_bytes = 0; // all that the plan holds but the arena and the reserve
+    uint64_t reserve_bytes = 0;
+    // By so much the budget was above what the machine could give when it was accepted all the same (--overcommit).
+    uint64_t overcommitted_bytes = 0;
+    std::vector<SlotRange> classes;
+
+    [[nodiscard]] uint64_t floor_bytes() const;
+    [[nodiscard]] uint64_t full_bytes() const;
+};
+
+PressureBounds pressure_bounds(const ModelLayout &layout, const MemoryPlan &plan, uint64_t overcommitted_bytes);
+
+// Slots per size class for an arena of at most so many bytes, but at least the floor. Between the floor and the plan's
+// slots every class keeps the same share of its range.
+std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_bytes);
+
+// --- what is read ---
+
+struct Readings {
+    Machine machine;        // what this process may use now, and who says so
+    uint64_t own_bytes = 0; // that it holds and nobody can take from it
+    uint64_t rss_bytes = 0;
+    double stalled = 0;      // share of the last ten seconds in which a task waited for memory, 0 to 1
+    uint64_t limit_hits = 0; // how often cgroups above the process have run into their limits, ever
+    // Of the store.
+    uint64_t arena_bytes = 0; // slots in use
+    uint64_t empty_bytes = 0; // of them, those that hold nothing
+    bool pending = false;     // a change is under way
+};
+
+// Reads /proc and /sys, with `root` before them; leaves the arena's figures zero. A file that is not there says
+// nothing.
+Readings read_pressure(const std::string &root = "");
+
+// --- what follows from it ---
+
+struct PressureState {
+    uint32_t calm_readings = 0; // in a row
+    std::optional<uint64_t> limit_hits;
+};
+
+struct ArenaResize {
+    uint64_t from_bytes = 0;
+    uint64_t to_bytes = 0; // at most; whole slots are less
+    std::string reason;
+};
+
+// The arena to have from now on, or none if it shall stay. `state` becomes that of the next reading. A state begins
+// default-constructed, and readings follow each other in equal intervals, four in a second.
+std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &readings, PressureState &state);
+
+// "arena 120 MiB -> 80 MiB: ..."
+std::string to_string(const ArenaResize &resize);
+
+// --- the watcher ---
+
+struct PressureFigures {
+    uint64_t peak_rss_bytes = 0; // highest that was seen
+    std::string last_reason;     // of the last resize, empty if there was none
+};
+
+// A thread that reads, decides and tells the store. The store must outlive it. Nothing is thrown: a reading that fails
+// is left out.
+class PressureWatcher {
+  public:
+    struct Options {
+        std::string root; // before /proc and /sys, for tests
+        std::chrono::milliseconds interval{250};
+        std::function<void(const ArenaResize &)> on_resize; // on the watcher's thread; may be empty; must not throw
+    };
+    PressureWatcher(ExpertStore &store, PressureBounds bounds, Options options);
+
+    [[nodiscard]] PressureFigures figures() const; // any thread
+
+  private:
+    void watch(const std::stop_token &stop);
+    void look(PressureState &state);
+
+    ExpertStore &store_;
+    const PressureBounds bounds_;
+    const Options options_;
+    mutable std::mutex mutex_;
+    std::condition_variable_any wake_;
+    PressureFigures figures_; // guarded by mutex_
+    std::jthread thread_;     // last: it uses all others
+};
+
+} // namespace larder

@@ -1,0 +1,76 @@
+// How many slots are in use: changed between batches.
+#include "store/batch.h"
+
+#include "base/check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace larder {
+
+void ExpertStore::Impl::use_slots(std::span<const uint64_t> slots) {
+    std::unique_lock lock(mutex_);
+    LARDER_CHECK(slots.size() == wanted_slots_.size());
+    std::ranges::copy(slots, wanted_slots_.begin());
+    resize_wanted_ = true;
+    progress_.wait(lock, [this] { return batch_open_ || !polling_; }); // else another of these calls is at work
+    if (!batch_open_) {
+        resize_classes(lock);
+    }
+}
+
+ArenaUse ExpertStore::Impl::arena_use() const {
+    const std::lock_guard lock(mutex_);
+    ArenaUse use;
+    use.pending = resize_wanted_;
+    for (uint32_t size_class = 0; size_class < wanted_slots_.size(); ++size_class) {
+        use.slots.push_back(table_.slots(size_class));
+        use.bytes += table_.slots(size_class) * arena_.slot_bytes(size_class);
+        use.empty_bytes += table_.empty(size_class) * arena_.slot_bytes(size_class);
+    }
+    return use;
+}
+
+// No batch is open and nobody polls. Reads of slices that follow may be in flight: they go into slots that may have to
+// go, and take no longer than the next batch would wait for them.
+void ExpertStore::Impl::resize_classes(std::unique_lock<std::mutex> &lock) {
+    while (resize_wanted_ && table_.reading() > 0) {
+        poll_blocking(lock); // lets go of the mutex, but nobody opens a batch or polls meanwhile
+    }
+    if (!std::exchange(resize_wanted_, false)) {
+        return;
+    }
+    bool shrunk = false;
+    bool grown = false;
+    for (uint32_t size_class = 0; size_class < wanted_slots_.size(); ++size_class) {
+        const uint64_t before = table_.slots(size_class);
+        shrunk = shrunk || wanted_slots_[size_class] < before;
+        grown = grown || wanted_slots_[size_class] > before;
+        resize_class(size_class);
+    }
+    counters_.shrinks.add(shrunk ? 1 : 0);
+    counters_.regrows.add(grown && !shrunk ? 1 : 0);
+}
+
+void ExpertStore::Impl::resize_class(uint32_t size_class) {
+    const uint64_t before = table_.slots(size_class);
+    const uint64_t slots = wanted_slots_[size_class];
+    LARDER_CHECK(slots <= UINT32_MAX);
+    table_.resize(size_class, static_cast<uint32_t>(slots),
+                  [this, size_class](SlotIndex from, SlotIndex to) { move_slice(from, to, size_class); });
+    if (slots < before) {
+        prefault_.stop(); // else it would fetch back what is given back
+        counters_.bytes_given_back.add(arena_.give_back(size_class, slots, before));
+    }
+}
+
+void ExpertStore::Impl::move_slice(SlotIndex from, SlotIndex to, uint32_t size_class) {
+    char *const source = arena_.address(from, size_class);
+    char *const target = arena_.address(to, size_class);
+    std::memcpy(target, source, arena_.slot_bytes(size_class));
+    uses_[to] = uses_[from];
+    uses_[to].data = target + (uses_[from].data - source);
+}
+
+} // namespace larder
