@@ -32,10 +32,10 @@ uint64_t own_bytes(const std::string &root) {
     return (*anonymous + status.find("RssShmem").value_or(0)) * KiB;
 }
 
-Machine available(const std::string &root, uint64_t own) {
+Machine available(const std::string &root) {
     const auto available_kib = KeyedFile(root + "/proc/meminfo").find("MemAvailable");
     if (available_kib) {
-        return {*available_kib * KiB + own, "MemAvailable"};
+        return {*available_kib * KiB + own_bytes(root), "MemAvailable"};
     }
     const long pages = ::sysconf(_SC_PHYS_PAGES);
     const long page_bytes = ::sysconf(_SC_PAGESIZE);
@@ -65,13 +65,16 @@ constexpr std::array<CgroupNames, 2> cgroup_names = {{
     {CgroupVersion::v2, {"memory.max", "memory.high"}, "memory.current", {"inactive_file", "active_file"}},
 }};
 
-void bound_by_group(Machine &machine, const CgroupNames &names, const Cgroup &group, uint64_t own) {
+// What this process holds is read last: while it fills its arena it grows in between, which must not look like memory
+// that others hold.
+void bound_by_group(Machine &machine, const CgroupNames &names, const Cgroup &group, const std::string &root) {
+    const uint64_t used = read_number(group.directory + "/" + names.used).value_or(0);
     const KeyedFile stat(group.directory + "/memory.stat");
     uint64_t reclaimable = 0;
     for (const char *key : names.reclaimable) {
         reclaimable += stat.find(key).value_or(0);
     }
-    const uint64_t used = read_number(group.directory + "/" + names.used).value_or(0);
+    const uint64_t own = own_bytes(root);
     for (const char *name : names.limits) {
         const auto limit = name == nullptr ? std::nullopt : read_number(group.directory + "/" + name);
         if (limit && *limit < unlimited_bytes) {
@@ -86,10 +89,10 @@ void bound_by_group(Machine &machine, const CgroupNames &names, const Cgroup &gr
     }
 }
 
-void bound_by_cgroups(Machine &machine, const std::string &root, uint64_t own) {
+void bound_by_cgroups(Machine &machine, const std::string &root) {
     for (const CgroupNames &names : cgroup_names) {
         for (const Cgroup &group : memory_cgroups(root, names.version)) {
-            bound_by_group(machine, names, group, own);
+            bound_by_group(machine, names, group, root);
         }
     }
 }
@@ -104,9 +107,8 @@ void bound_by_rlimit(Machine &machine, int resource, const char *source) {
 } // namespace
 
 Machine probe_machine(const std::string &root) {
-    const uint64_t own = own_bytes(root);
-    Machine machine = available(root, own);
-    bound_by_cgroups(machine, root, own);
+    Machine machine = available(root);
+    bound_by_cgroups(machine, root);
     bound_by_rlimit(machine, RLIMIT_DATA, "RLIMIT_DATA (ulimit -d)");
     bound_by_rlimit(machine, RLIMIT_AS, "RLIMIT_AS (ulimit -v)");
     return machine;

@@ -145,10 +145,11 @@ TEST_F(Plan, ARefusalNamesTheLargestContextThatFits) {
         return arguments;
     };
     for (const uint64_t asked : {100'000U, 1'000'000'000U}) { // the second is too long to be asked about
-        const Finished result = plan(with_context(asked));
-        EXPECT_EQ(result.exit_code, 3);
-        const json refused = plan_json(with_context(asked), 3);
-        const uint64_t largest = bytes(refused, "ctx_tokens_max");
+        std::vector<std::string> arguments = with_context(asked);
+        arguments.insert(arguments.end(), {"-o", "json"});
+        const Finished result = plan(arguments);
+        ASSERT_EQ(result.exit_code, 3);
+        const uint64_t largest = bytes(json::parse(result.out), "ctx_tokens_max");
         EXPECT_GT(largest, 4096U);
         EXPECT_THAT(result.err, HasSubstr("-c " + std::to_string(largest) + " fits"));
         EXPECT_EQ(plan(with_context(largest)).exit_code, 0) << largest;
