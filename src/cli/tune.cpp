@@ -55,7 +55,7 @@ TuneSpace space_of(const EngineFlags &flags, const PlannedRun &planned) {
         }
     }
     space.arena_bytes = {0};
-    for (const uint64_t part : {3, 2}) {
+    for (const uint64_t part : {3U, 2U}) {
         const uint64_t bytes = planned.memory.arena_bytes / 4 * part;
         if (flags.arena.empty() && bytes >= planned.memory.floor_bytes && bytes > 0) {
             space.arena_bytes.push_back(bytes);

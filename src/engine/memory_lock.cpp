@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <charconv>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -32,27 +32,28 @@ bool may_lock_without_limit() {
 }
 
 struct Mapping {
-    uintptr_t begin = 0;
-    uintptr_t end = 0;
+    void *begin = nullptr;
+    void *end = nullptr;
+    [[nodiscard]] size_t bytes() const {
+        return static_cast<size_t>(static_cast<char *>(end) - static_cast<char *>(begin));
+    }
 };
 
-// Lines of /proc/self/maps: begin-end permissions offset device inode path. No path, [heap] and [stack] are anonymous.
-bool is_own_memory(const std::string &line, Mapping &mapping) {
+// Lines of /proc/self/maps: begin-end permissions offset device inode path. What is mapped for writing and belongs to
+// no file.
+std::optional<Mapping> own_memory(const std::string &line) {
     std::istringstream words(line);
-    std::string range;
+    Mapping mapping;
+    char dash = '\0';
     std::string permissions;
     std::string offset;
     std::string device;
     std::string inode;
-    words >> range >> permissions >> offset >> device >> inode;
-    const size_t dash = range.find('-');
-    if (dash == std::string::npos || !permissions.starts_with("rw") || inode != "0") {
-        return false;
+    words >> mapping.begin >> dash >> mapping.end >> permissions >> offset >> device >> inode;
+    if (!words || dash != '-' || !permissions.starts_with("rw") || inode != "0") {
+        return std::nullopt;
     }
-    const char *const text = range.data();
-    std::from_chars(text, text + dash, mapping.begin, 16);
-    std::from_chars(text + dash + 1, text + range.size(), mapping.end, 16);
-    return mapping.end > mapping.begin;
+    return mapping;
 }
 
 } // namespace
@@ -72,9 +73,8 @@ void check_may_lock(uint64_t bytes) {
 void lock_memory() {
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) {
-        Mapping mapping;
-        if (is_own_memory(line, mapping) &&
-            mlock2(reinterpret_cast<void *>(mapping.begin), mapping.end - mapping.begin, MLOCK_ONFAULT) != 0) {
+        const std::optional<Mapping> mapping = own_memory(line);
+        if (mapping && mlock2(mapping->begin, mapping->bytes(), MLOCK_ONFAULT) != 0) {
             throw Error::from_errno(errno, "--mlock: the kernel does not lock the memory", remedy);
         }
     }

@@ -137,11 +137,12 @@ void ResidentWeights::ask_for_huge_pages() const {
     }
     const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     for (ggml_backend_buffer_t buffer : buffers) {
-        const auto begin = reinterpret_cast<uintptr_t>(ggml_backend_buffer_get_base(buffer));
+        char *const base = static_cast<char *>(ggml_backend_buffer_get_base(buffer));
+        const uintptr_t begin = reinterpret_cast<uintptr_t>(base);
         const uintptr_t first = align_up(begin, page_bytes);
         const uintptr_t last = align_down(begin + ggml_backend_buffer_get_size(buffer), page_bytes);
         if (first < last) {
-            madvise(reinterpret_cast<void *>(first), last - first, MADV_HUGEPAGE);
+            madvise(base + (first - begin), last - first, MADV_HUGEPAGE);
         }
     }
 }
