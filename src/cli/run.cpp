@@ -200,6 +200,10 @@ int run(RunFlags &flags) {
     if (!flags.quiet && engine->stats().prompt_tokens > 0) {
         say("{}\n", stats_line(*engine));
     }
+    if (const std::string more = above_plan(engine->plan(), engine->stats().memory.peak_rss_bytes);
+        options.residency == Residency::arena && !more.empty()) {
+        say("warning: {}\n", more);
+    }
     stats_at_exit.write();
     engine->close_trace();
     return code;

@@ -21,7 +21,7 @@ namespace {
 
 // What the process holds besides the parts counted by name: pieces of llama.cpp and of the C library that grow after
 // the measurement (graph metadata, thread stacks, the sampler's candidates are counted below by size).
-constexpr uint64_t slack_bytes = 16 * MiB;
+constexpr uint64_t slack_bytes = 4 * MiB;
 constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
 constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
 
@@ -117,10 +117,12 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     if (repacks_resident(measured.kernels)) {
         fixed.compute += (repacks_experts(measured.kernels) ? threads : 1) * repack_bytes(layout);
     }
+    // What weights are read with is gone before the caches and compute buffers come, and takes no more than they do.
+    const uint64_t loading = ResidentWeights::buffer_bytes();
+    fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv));
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
-    fixed.overhead = process_memory().rss_bytes + slack_bytes + ResidentWeights::buffer_bytes() +
-                     threads * thread_bytes + resolved.sequences * n_vocab * candidate_bytes +
-                     text_bytes(resolved.ctx_tokens);
+    fixed.overhead = process_memory().rss_bytes + slack_bytes + threads * thread_bytes +
+                     resolved.sequences * n_vocab * candidate_bytes + text_bytes(resolved.ctx_tokens);
     return fixed;
 }
 

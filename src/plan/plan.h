@@ -63,6 +63,12 @@ struct MemoryPlan {
     uint32_t ubatch_tokens = 0;  // that `fixed` is for, where choose_ubatch() made the plan
 };
 
+// What the plan holds without reserve and spare: the most that the process should ever take.
+uint64_t planned_bytes(const MemoryPlan &plan);
+// What to tell where the process took over 2 % more than that; empty where it did not. Resident weights, KV cache,
+// compute buffers and arena are allocations of the planned size, so what is more is overhead.
+std::string above_plan(const MemoryPlan &plan, uint64_t peak_rss_bytes);
+
 // min(budget / 16, 1 GiB)
 uint64_t default_reserve(uint64_t budget_bytes);
 

@@ -15,6 +15,7 @@ namespace larder {
 namespace {
 
 constexpr uint64_t huge_page_bytes = 2 * MiB;
+constexpr int dontneed_locked = 24; // MADV_DONTNEED_LOCKED, which C libraries may not know yet
 
 uint64_t total_bytes(std::span<const SizeClass> size_classes, std::span<const uint64_t> slots) {
     LARDER_CHECK(slots.size() == size_classes.size());
@@ -51,9 +52,10 @@ char *map_aligned(uint64_t bytes) {
 
 // Locked memory (--mlock) does not go; what comes back later is locked again.
 bool drop(char *begin, uint64_t bytes) {
-    if (::madvise(begin, bytes, MADV_DONTNEED) == 0) {
+    if (::madvise(begin, bytes, MADV_DONTNEED) == 0 || ::madvise(begin, bytes, dontneed_locked) == 0) {
         return true;
     }
+    // Kernels before 5.18 do not know the second.
     ::munlock(begin, bytes);
     const bool dropped = ::madvise(begin, bytes, MADV_DONTNEED) == 0;
     ::mlock2(begin, bytes, MLOCK_ONFAULT);

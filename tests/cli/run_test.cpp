@@ -180,7 +180,7 @@ TEST_F(Run, LlamaCppsShortFlagsMeanWhatTheyMeanThere) {
 
 TEST_F(Run, SaysWhichUbatchThePlanChose) {
     for (const bool little : {false, true}) {
-        const Finished result = larder({"run", "-m", model_, "--ram", little ? "70M" : "1G", "-p", "a", "-n", "1", "-t",
+        const Finished result = larder({"run", "-m", model_, "--ram", little ? "50M" : "1G", "-p", "a", "-n", "1", "-t",
                                         "1", "-c", "4096", "--stats", scratch_ / "s.json"});
         ASSERT_EQ(result.exit_code, 0) << result.err;
         const uint32_t ubatch = stats().at("ubatch_tokens");

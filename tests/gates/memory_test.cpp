@@ -49,6 +49,8 @@ TEST(MemoryBudget, AModelOfThreeTimesTheBudgetRunsInACgroupOfTheBudget) {
     EXPECT_EQ(stats.at("budget_bytes"), budget);
     EXPECT_LE(stats.at("peak_rss_bytes"), budget);
     EXPECT_EQ(stats.at("vm_swap_bytes"), 0);
+    // A ubatch and a context that are both full touch all that was planned for.
+    EXPECT_LT(stats.at("peak_rss_bytes"), stats.at("planned_bytes"));
     EXPECT_GT(stats.at("evictions"), 0);
     EXPECT_EQ(stats.at("arena_shrinks"), 0) << "the plan leaves what the watcher wants: " << result.err;
     // The parts of the plan are the budget: nothing is left out of the account.

@@ -1,0 +1,26 @@
+// The plan beside what was taken.
+#include "base/bytes.h"
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+namespace larder {
+
+uint64_t planned_bytes(const MemoryPlan &plan) {
+    return plan.fixed.resident + plan.fixed.kv + plan.fixed.compute + plan.fixed.overhead + plan.arena_bytes;
+}
+
+std::string above_plan(const MemoryPlan &plan, uint64_t peak_rss_bytes) {
+    const uint64_t planned = planned_bytes(plan);
+    if (peak_rss_bytes <= planned + planned / 50) {
+        return {};
+    }
+    return fmt::format(
+        "the process took {}, {} more than planned: overhead {} instead of {}; the reserve ({}) is there "
+        "for it",
+        format_bytes(peak_rss_bytes), format_bytes(peak_rss_bytes - planned),
+        format_bytes(plan.fixed.overhead + peak_rss_bytes - planned), format_bytes(plan.fixed.overhead),
+        format_bytes(plan.reserve_bytes));
+}
+
+} // namespace larder
