@@ -1,8 +1,8 @@
 // The larder program: parses the command line, runs the chosen subcommand, reports errors in one line.
 #include "base/error.h"
 #include "cli/command.h"
-#include "cli/engine_flags.h"
-#include "cli/terminal.h"
+#include "cli/console/terminal.h"
+#include "cli/flags/engine_flags.h"
 #include "engine/engine.h"
 
 #include <fmt/format.h>

@@ -3,13 +3,12 @@
 #include "compute/compute.h"
 #include "compute/expert_weights.h"
 #include "compute/mul_mat_id.h"
+#include "compute/reserved_buffer.h"
 
 #include "ggml-backend-impl.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "traits.h"
-
-#include <sys/mman.h>
 
 namespace larder {
 
@@ -17,35 +16,16 @@ const char *const expert_tensor_pattern = "blk\\.[0-9]+\\.ffn_(gate|up|down|gate
 
 namespace {
 
-constexpr size_t buffer_alignment = 64;
-
-void free_buffer(ggml_backend_buffer_t buffer) { munmap(buffer->context, buffer->size); }
-void *base_of(ggml_backend_buffer_t buffer) { return buffer->context; }
-void set_nothing(ggml_backend_buffer_t /*buffer*/, ggml_tensor * /*tensor*/, const void * /*data*/, size_t /*offset*/,
-                 size_t /*size*/) {}
 void get_nothing(ggml_backend_buffer_t /*buffer*/, const ggml_tensor * /*tensor*/, void * /*data*/, size_t /*offset*/,
                  size_t /*size*/) {
     check_failed("no expert tensor is read outside of MUL_MAT_ID", __FILE__, __LINE__);
 }
-void clear_nothing(ggml_backend_buffer_t /*buffer*/, uint8_t /*value*/) {}
-
 const char *type_name(ggml_backend_buffer_type_t /*type*/) { return "Experts"; }
-size_t type_alignment(ggml_backend_buffer_type_t /*type*/) { return buffer_alignment; }
+size_t type_alignment(ggml_backend_buffer_type_t /*type*/) { return reserved_alignment; }
 bool type_is_host(ggml_backend_buffer_type_t /*type*/) { return false; }
 
 ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size) {
-    // Tensors need distinct addresses, as ggml tells buffers apart by them; nothing is ever stored there.
-    void *addresses = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (addresses == MAP_FAILED) {
-        return nullptr; // llama.cpp reports a failed allocation
-    }
-    ggml_backend_buffer_i interface = {};
-    interface.free_buffer = free_buffer;
-    interface.get_base = base_of;
-    interface.set_tensor = set_nothing;
-    interface.get_tensor = get_nothing;
-    interface.clear = clear_nothing;
-    return ggml_backend_buffer_init(type, interface, addresses, size);
+    return reserve_buffer(type, size, get_nothing);
 }
 
 class ExpertTraits final : public ggml::cpu::tensor_traits {

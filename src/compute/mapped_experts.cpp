@@ -3,13 +3,12 @@
 #include "base/check.h"
 #include "compute/compute.h"
 #include "compute/op_view.h"
+#include "compute/reserved_buffer.h"
 
 #include "ggml-backend-impl.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "traits.h"
-
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -23,32 +22,16 @@ namespace larder {
 
 namespace {
 
-// llama.cpp gives each tensor an address in the buffer before it tells of it; the real one comes then.
-void free_buffer(ggml_backend_buffer_t buffer) { munmap(buffer->context, buffer->size); }
-void *base_of(ggml_backend_buffer_t buffer) { return buffer->context; }
-void set_nothing(ggml_backend_buffer_t /*buffer*/, ggml_tensor * /*tensor*/, const void * /*data*/, size_t /*offset*/,
-                 size_t /*size*/) {}
 void get_bytes(ggml_backend_buffer_t /*buffer*/, const ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     std::memcpy(data, static_cast<const char *>(tensor->data) + offset, size);
 }
-void clear_nothing(ggml_backend_buffer_t /*buffer*/, uint8_t /*value*/) {}
-
+// llama.cpp gives each tensor an address in the buffer before it tells of it; the real one comes then.
 ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size) {
-    void *addresses = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (addresses == MAP_FAILED) {
-        return nullptr; // llama.cpp reports a failed allocation
-    }
-    ggml_backend_buffer_i interface = {};
-    interface.free_buffer = free_buffer;
-    interface.get_base = base_of;
-    interface.set_tensor = set_nothing;
-    interface.get_tensor = get_bytes;
-    interface.clear = clear_nothing;
-    return ggml_backend_buffer_init(type, interface, addresses, size);
+    return reserve_buffer(type, size, get_bytes);
 }
 
 const char *type_name(ggml_backend_buffer_type_t /*type*/) { return "Mapped experts"; }
-size_t type_alignment(ggml_backend_buffer_type_t /*type*/) { return 64; }
+size_t type_alignment(ggml_backend_buffer_type_t /*type*/) { return reserved_alignment; }
 bool type_is_host(ggml_backend_buffer_type_t /*type*/) { return true; }
 
 class Looker;

@@ -11,8 +11,8 @@ allowed() { # module
 }
 
 checked=0
-for file in src/*/*.h src/*/*.cpp; do
-    module=$(basename "$(dirname "$file")")
+while read -r file; do
+    module=$(cut -d/ -f2 <<<"$file") # what lies in its folders belongs to it
     while read -r header; do
         used=${header%%/*}
         [ -d "src/$used" ] || continue
@@ -26,8 +26,8 @@ for file in src/*/*.h src/*/*.cpp; do
         *" ${header%.h} "*) continue ;;
         esac
         [ "$header" = "$used/$used.h" ] || complain "$file includes $header, which is private to $used"
-    done < <(sed -n 's/^#include "\([a-z_]*\/[a-z_]*\.h\)"/\1/p' "$file")
-done
+    done < <(sed -n 's/^#include "\([a-z_]*\/[a-z_/]*\.h\)"/\1/p' "$file")
+done < <(find src -mindepth 2 -name '*.h' -o -mindepth 2 -name '*.cpp')
 [ "$checked" -gt 0 ] || complain "no include was checked"
 [ "$bad" -eq 0 ] && echo "layers: $checked includes follow tests/tidy/layers.txt"
 exit "$bad"

@@ -1,0 +1,248 @@
+// larder bench: prefill and decode rates as llama-bench measures them, under one budget after the other, with what the
+// disk and the processor would allow.
+#include "base/bytes.h"
+#include "base/error.h"
+#include "cli/bench/chart.h"
+#include "cli/bench/report.h"
+#include "cli/bench/runner.h"
+#include "cli/bench/side.h"
+#include "cli/bench/slice_rate.h"
+#include "cli/command.h"
+#include "cli/console/signals.h"
+#include "cli/console/stats_file.h"
+#include "cli/console/terminal.h"
+#include "probe/probe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+namespace larder {
+
+namespace {
+
+constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
+
+std::vector<BenchTest> tests_of(const BenchFlags &flags) {
+    if (flags.n_prompt_gen.size() % 2 != 0) {
+        throw Error(ErrorKind::usage, "-pg: wants pairs of tokens", "give them like 512,128");
+    }
+    std::vector<BenchTest> tests;
+    for (const uint32_t depth : flags.depth) {
+        for (const uint32_t n : flags.n_prompt) {
+            tests.push_back({n, 0, depth});
+        }
+        for (const uint32_t n : flags.n_gen) {
+            tests.push_back({0, n, depth});
+        }
+        for (size_t i = 0; i < flags.n_prompt_gen.size(); i += 2) {
+            tests.push_back({flags.n_prompt_gen[i], flags.n_prompt_gen[i + 1], depth});
+        }
+    }
+    std::erase_if(tests, [](const BenchTest &test) { return test.n_token() == 0; });
+    if (tests.empty()) {
+        throw Error(ErrorKind::usage, "there is nothing to measure", "give -p, -n or -pg");
+    }
+    return tests;
+}
+
+uint64_t text_bytes(const BenchFlags &flags) {
+    std::error_code ignored; // the side that reads it says what is wrong with it
+    const uint64_t bytes =
+        flags.prompt_file.empty() ? flags.prompt.size() : std::filesystem::file_size(flags.prompt_file, ignored);
+    return ignored ? 0 : bytes;
+}
+
+// All rows have the context of the longest test, so that those of one budget have the same arena. A text has at most a
+// token a byte, and the answer to it goes on through all repetitions.
+uint32_t ctx_tokens_of(const BenchFlags &flags, const std::vector<BenchTest> &tests) {
+    uint64_t longest = 0;
+    for (const BenchTest &test : tests) {
+        const uint64_t n_answer = test.n_prompt == 0 && !flags.cold ? flags.repetitions + 1ULL : 1;
+        const bool has_text = text_bytes(flags) > 0;
+        longest = std::max(longest, test.depth + uint64_t{test.n_prompt} + test.n_gen * (has_text ? n_answer : 1) +
+                                        (has_text ? text_bytes(flags) : 0) + 1);
+    }
+    const uint64_t given = flags.engine.options.ctx_tokens;
+    if (given > 0 && given < longest && text_bytes(flags) == 0) {
+        throw Error(ErrorKind::usage, fmt::format("-c: the tests need {} tokens of context", longest),
+                    "raise it or leave it out");
+    }
+    return static_cast<uint32_t>(given > 0 ? given : std::min<uint64_t>(longest, INT32_MAX));
+}
+
+std::vector<BenchRow> rows_of(const BenchFlags &flags, const std::vector<BenchTest> &tests) {
+    if (flags.page.given() && std::ranges::find(flags.residency, "page") == flags.residency.end()) {
+        throw Error(ErrorKind::usage, "--hot-tokens, --page-evict: no row has residency 'page'",
+                    "add --residency page, or leave them out");
+    }
+    std::vector<BenchRow> rows;
+    const auto add = [&](const std::string &ram, Residency residency) {
+        for (const BenchTest &test : tests) {
+            BenchRow row;
+            row.ram = ram;
+            row.residency = residency;
+            row.test = test;
+            rows.push_back(std::move(row));
+        }
+    };
+    for (const std::string &name : flags.residency) {
+        if (const Residency residency = residency_of(name); residency != Residency::arena) {
+            add("", residency);
+            continue;
+        }
+        for (const std::string &ram : flags.ram.empty() ? std::vector<std::string>{""} : flags.ram) {
+            engine_options(flags.engine, ram); // a typo is said at once
+            add(ram, Residency::arena);
+        }
+    }
+    return rows;
+}
+
+// W_s: the rate at which this disk gives this model's slices at the best depth.
+double measured_slice_rate(const ModelLayout &layout, const BenchFlags &flags) {
+    if (layout.expert_tensors.empty() || flags.no_probe) {
+        return 0;
+    }
+    if (flags.progress) {
+        say("bench: measuring the disk\n");
+    }
+    DiskProbe wanted;
+    wanted.paths = layout.files;
+    wanted.request_bytes = slice_read_bytes(layout);
+    wanted.depths = {4, 8, 16, 32};
+    wanted.sequential = false;
+    wanted.seconds_per_sample = 0.25;
+    wanted.reader = reader_options(flags.engine.io_backend, flags.engine.direct_io);
+    return slice_rate(layout, probe_disk(wanted));
+}
+
+std::string title_of(const BenchRow &row) {
+    const bool budget = row.residency == Residency::arena;
+    return fmt::format("{} {}",
+                       !budget           ? to_string(row.residency)
+                       : row.ram.empty() ? "all memory"
+                                         : row.ram,
+                       row.test.name());
+}
+
+// The rows that were measured before somebody stopped it.
+std::vector<BenchRow> measure_all(std::vector<BenchRow> rows, BenchRunner &runner, BenchReport &report,
+                                  const BenchFlags &flags) {
+    std::vector<BenchRow> done;
+    std::string notice;
+    for (BenchRow &row : rows) {
+        const std::string title = fmt::format("bench: {} of {}, {}", done.size() + 1, rows.size(), title_of(row));
+        if (flags.progress) {
+            say("{}\n", title);
+        }
+        runner.measure(row, [&](uint32_t n) {
+            if (flags.progress) {
+                say("{}: repetition {} of {}\n", title, n, flags.repetitions);
+            }
+        });
+        if (runner.stopped()) {
+            break;
+        }
+        if (!row.notice.empty() && row.notice != notice) {
+            notice = row.notice;
+            say("note: {}\n", notice);
+        }
+        print_now(report.add(row));
+        done.push_back(std::move(row));
+    }
+    return done;
+}
+
+int bench(BenchFlags &flags) {
+    Signals signals; // before any other thread
+    const std::vector<BenchTest> tests = tests_of(flags);
+    const ModelLayout layout = open_layout(flags.engine.options.model_path);
+    flags.engine.options.ctx_tokens = ctx_tokens_of(flags, tests);
+    const std::vector<BenchRow> rows = rows_of(flags, tests);
+    check_writable(flags.svg, "--svg"); // not after an hour
+
+    BenchSetting setting = setting_of(layout);
+    setting.cold = flags.cold;
+    setting.batch_tokens = flags.engine.options.batch_tokens;
+    setting.seed = flags.seed;
+    setting.disk_bytes_per_second = measured_slice_rate(layout, flags);
+
+    BenchRunner runner(flags);
+    BenchReport report(flags.output, setting);
+    signals.set_handlers([&runner] { runner.stop(); }, {});
+    print_now(report.begin());
+    const std::vector<BenchRow> done = measure_all(rows, runner, report, flags);
+    signals.clear_handlers();
+    print_now(report.end());
+    if (!flags.svg.empty()) {
+        write_file(flags.svg, budget_curve(setting, done), "--svg");
+    }
+    return runner.stopped() ? exit_interrupted : exit_code_of(done);
+}
+
+void add_test_flags(CLI::App &command, BenchFlags &flags) {
+    const std::string group = "Tests";
+    const auto add_list = [&](const char *name, auto &value, const char *text) {
+        return command.add_option(name, value, text)->delimiter(',')->take_all()->capture_default_str()->group(group);
+    };
+    const CLI::Range tokens(0U, 1U << 24);
+    add_list("-p,--n-prompt", flags.n_prompt, "tokens of prefill; 0 for no such test")->check(tokens);
+    add_list("-n,--n-gen", flags.n_gen, "tokens of decode; 0 for no such test")->check(tokens);
+    add_list("--n-prompt-gen", flags.n_prompt_gen, "-pg: pairs of both, measured together")->check(tokens);
+    add_list("-d,--n-depth", flags.depth, "tokens in the context before each test")->check(tokens);
+    command.add_option("-r,--repetitions", flags.repetitions, "of each test")
+        ->check(CLI::Range(1U, 10'000U))
+        ->capture_default_str()
+        ->group(group);
+    CLI::Option *cold =
+        command.add_flag("--cold", flags.cold, "an empty arena and page cache before each repetition")->group(group);
+    command.add_flag("--warm", flags.warm, "one repetition that does not count before the others (default)")
+        ->excludes(cold)
+        ->group(group);
+    command.add_flag("--no-warmup", flags.no_warmup, "warm, but count the first repetition too")->group(group);
+    command
+        .add_option("--residency", flags.residency,
+                    "arena, page (experts in a file mapping), stock (llama.cpp's own, mapped), or a list to compare; "
+                    "page and stock have ubatch 512 without -ub")
+        ->delimiter(',')
+        ->take_all()
+        ->check(CLI::IsMember(residency_names()))
+        ->capture_default_str()
+        ->group(group);
+    CLI::Option *prompt =
+        command.add_option("--prompt", flags.prompt, "the text to read (default: random tokens)")->group(group);
+    command.add_option("-f,--file", flags.prompt_file, "the same from a file")->excludes(prompt)->group(group);
+    command.add_option("--seed", flags.seed, "of the random tokens")->capture_default_str()->group(group);
+}
+
+} // namespace
+
+void add_bench(CLI::App &app, CommandBody &body) {
+    auto flags = std::make_shared<BenchFlags>();
+    CLI::App *command =
+        app.add_subcommand("bench", "measure prefill and decode under one or more budgets, as llama-bench does");
+    refuse_bad_budgets(command->add_option("--ram", flags->ram, "budgets, like 4G,8G,50%; each in a process of its own")
+                           ->delimiter(',')
+                           ->take_all()
+                           ->group("Model and memory"));
+    add_engine_flags(*command, flags->engine);
+    command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str()
+        ->group("Computing and reading");
+    add_test_flags(*command, *flags);
+    add_page_flags(*command, flags->page);
+    command->add_flag("--no-probe", flags->no_probe, "do not measure the disk: there is no T_io and no limit then");
+    command->add_option("-o,--output", flags->output, "md, csv, json or jsonl")
+        ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
+        ->capture_default_str();
+    command->add_option("--svg", flags->svg, "file for a chart of decode rate and hit rate against the budget");
+    command->add_flag("--progress", flags->progress, "say on standard error what is being measured");
+    command->callback([flags, &body] { body = [flags] { return bench(*flags); }; });
+    add_bench_side(app, body);
+}
+
+} // namespace larder

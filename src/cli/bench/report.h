@@ -1,0 +1,47 @@
+// report.h — the rows of `larder bench` as they are written: a table, CSV, JSON or JSON lines.
+#pragma once
+
+#include "cli/bench/row.h"
+#include "layout/layout.h"
+
+#include <string>
+#include <vector>
+
+namespace larder {
+
+// What is the same in all rows.
+struct BenchSetting {
+    std::string model_path;
+    std::string model_name; // the model's own, or its file's
+    std::string architecture;
+    uint64_t model_bytes = 0;
+    uint64_t routed_bytes = 0;
+    uint64_t token_bytes = 0; // A: what a token's experts need
+    bool cold = false;
+    uint32_t batch_tokens = 0;
+    uint64_t seed = 0;
+    double disk_bytes_per_second = 0; // W_s; 0 for a dense model
+};
+BenchSetting setting_of(const ModelLayout &layout);
+
+// Rows come one by one, and are written as soon as the format allows.
+class BenchReport {
+  public:
+    // `format`: md, csv, json or jsonl.
+    BenchReport(std::string format, BenchSetting setting);
+
+    // Each returns what is to be printed.
+    [[nodiscard]] std::string begin() const;
+    [[nodiscard]] std::string add(const BenchRow &row);
+    [[nodiscard]] std::string end() const;
+
+  private:
+    std::string format_;
+    BenchSetting setting_;
+    nlohmann::ordered_json all_ = nlohmann::ordered_json::array();
+};
+
+// One row under the names that CSV and JSON share.
+nlohmann::ordered_json row_json(const BenchSetting &setting, const BenchRow &row);
+
+} // namespace larder

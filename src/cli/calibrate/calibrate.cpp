@@ -1,0 +1,115 @@
+// larder calibrate: what a model and a context really take under a budget with one reserve after the other.
+#include "base/bytes.h"
+#include "base/error.h"
+#include "cli/calibrate/report.h"
+#include "cli/calibrate/side.h"
+#include "cli/child/child_process.h"
+#include "cli/command.h"
+#include "cli/console/terminal.h"
+#include "cli/flags/engine_flags.h"
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace larder {
+
+namespace {
+
+constexpr std::array<uint64_t, 4> shares_of_budget = {64, 32, 16, 8}; // the third is the default
+
+struct CalibrateFlags {
+    EngineFlags engine;
+    std::string ram;
+    std::vector<std::string> reserves;
+    std::string output = "md";
+};
+
+std::vector<uint64_t> reserves_of(const CalibrateFlags &flags, uint64_t budget) {
+    std::vector<uint64_t> reserves;
+    for (const std::string &text : flags.reserves) {
+        reserves.push_back(text == "0" ? 0 : parse_bytes(text, "--reserves"));
+    }
+    if (reserves.empty()) {
+        for (const uint64_t part : shares_of_budget) {
+            reserves.push_back(align_up(budget / part, MiB));
+        }
+    }
+    std::ranges::sort(reserves);
+    reserves.erase(std::unique(reserves.begin(), reserves.end()), reserves.end());
+    return reserves;
+}
+
+CalibratedReserve measured_with(const EngineFlags &engine, uint64_t budget, uint64_t reserve) {
+    EngineFlags flags = engine;
+    flags.reserve = std::to_string(reserve);
+    std::vector<std::string> arguments = as_arguments(flags);
+    arguments.insert(arguments.begin(), "calibrate-side");
+    arguments.insert(arguments.end(), {"--ram", std::to_string(budget)});
+    CalibratedReserve measured;
+    measured.reserve_bytes = reserve;
+    ChildProcess child(arguments);
+    for (std::string line; child.read_line(line);) {
+        const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
+        if (json.is_discarded()) {
+            break; // it died in the middle of a line
+        }
+        if (json.contains("figures")) {
+            measured.figures = json.at("figures");
+        } else if (json.contains("error")) {
+            measured.error = json.at("error").get<std::string>();
+        }
+    }
+    const int code = child.wait();
+    if (code != 0 && measured.error.empty()) {
+        measured.figures = nullptr;
+        measured.error =
+            code > 128 ? fmt::format("killed by signal {}", code - 128) : fmt::format("failed with exit code {}", code);
+    }
+    return measured;
+}
+
+int calibrate(const CalibrateFlags &flags) {
+    const EngineOptions options = engine_options(flags.engine, flags.ram);
+    Calibration calibration;
+    calibration.model_path = open_layout(options.model_path).files.front(); // what is no model is said once
+    calibration.budget_bytes = options.wishes.budget_bytes.value_or(probe_machine().usable_bytes);
+    for (const uint64_t reserve : reserves_of(flags, calibration.budget_bytes)) {
+        calibration.reserves.push_back(measured_with(flags.engine, calibration.budget_bytes, reserve));
+    }
+    print_now(flags.output == "json" ? calibration_json(calibration) : calibration_table(calibration));
+    if (smallest_reserve(calibration) != nullptr) {
+        return 0;
+    }
+    throw Error(ErrorKind::budget,
+                fmt::format("no reserve keeps the process within {}", format_bytes(calibration.budget_bytes)),
+                "raise --ram, lower -c, or try other --reserves");
+}
+
+} // namespace
+
+void add_calibrate(CLI::App &app, CommandBody &body) {
+    auto flags = std::make_shared<CalibrateFlags>();
+    CLI::App *command =
+        app.add_subcommand("calibrate", "run a model shortly with one reserve after the other: what it really takes");
+    const std::string memory = "Model and memory";
+    add_budget_flag(*command, flags->ram);
+    add_engine_flags(*command, flags->engine);
+    command
+        ->add_option("--reserves", flags->reserves,
+                     "reserves, like 256M,512M; each in a process of its own (default: 1/64 to 1/8 of the budget)")
+        ->delimiter(',')
+        ->take_all()
+        ->excludes(command->get_option("--reserve"))
+        ->group(memory);
+    add_output_flag(*command, flags->output);
+    command->callback([flags, &body] { body = [flags] { return calibrate(*flags); }; });
+    add_calibrate_side(app, body);
+}
+
+} // namespace larder

@@ -1,0 +1,118 @@
+#include "cli/calibrate/report.h"
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+#include <fmt/format.h>
+
+namespace larder {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+uint64_t bytes_of(const CalibratedReserve &reserve, const char *name) {
+    return reserve.figures.at(name).get<uint64_t>();
+}
+
+uint64_t slots_of(const CalibratedReserve &reserve) {
+    uint64_t n = 0;
+    for (const Json &size_class : reserve.figures.at("slots")) {
+        n += size_class.at("slots").get<uint64_t>();
+    }
+    return n;
+}
+
+// What the process held at its peak beside the parts that the plan counts by name. Below zero if they were not all
+// touched.
+int64_t measured_overhead(const CalibratedReserve &reserve) {
+    uint64_t named = 0;
+    for (const char *part : {"resident_bytes", "kv_bytes", "compute_bytes", "arena_bytes"}) {
+        named += bytes_of(reserve, part);
+    }
+    return static_cast<int64_t>(bytes_of(reserve, "peak_rss_bytes")) - static_cast<int64_t>(named);
+}
+
+int64_t room_left(const Calibration &calibration, const CalibratedReserve &reserve) {
+    return static_cast<int64_t>(calibration.budget_bytes) - static_cast<int64_t>(bytes_of(reserve, "peak_rss_bytes"));
+}
+
+std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / MiB); }
+std::string mebibytes(uint64_t bytes) { return mebibytes(static_cast<int64_t>(bytes)); }
+
+std::string verdict_of(const Calibration &calibration, const CalibratedReserve &reserve) {
+    return within_budget(calibration, reserve)
+               ? fmt::format("yes, {} left", mebibytes(room_left(calibration, reserve)))
+               : fmt::format("no, {} over", mebibytes(-room_left(calibration, reserve)));
+}
+
+std::string row_of(const Calibration &calibration, const CalibratedReserve &reserve) {
+    const std::string name = mebibytes(reserve.reserve_bytes);
+    if (reserve.figures.is_null()) {
+        return fmt::format("| {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | no: {} |\n", name, "-", "-",
+                           "-", "-", "-", "-", printable(reserve.error));
+    }
+    return fmt::format("| {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | {:<21} |\n", name,
+                       mebibytes(bytes_of(reserve, "arena_bytes")), slots_of(reserve),
+                       mebibytes(bytes_of(reserve, "peak_anonymous_bytes")),
+                       mebibytes(bytes_of(reserve, "peak_rss_bytes")), mebibytes(bytes_of(reserve, "overhead_bytes")),
+                       mebibytes(measured_overhead(reserve)), verdict_of(calibration, reserve));
+}
+
+} // namespace
+
+bool within_budget(const Calibration &calibration, const CalibratedReserve &reserve) {
+    return !reserve.figures.is_null() && room_left(calibration, reserve) >= 0;
+}
+
+const CalibratedReserve *smallest_reserve(const Calibration &calibration) {
+    for (const CalibratedReserve &reserve : calibration.reserves) {
+        if (within_budget(calibration, reserve)) {
+            return &reserve;
+        }
+    }
+    return nullptr;
+}
+
+std::string calibration_table(const Calibration &calibration) {
+    std::string text = fmt::format(
+        "{}: budget {}\n\n"
+        "| {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | {:<21} |\n"
+        "| {:->9}: | {:->10}: | {:->6}: | {:->11}: | {:->11}: | {:->9}: | {:->9}: | {:-<21} |\n",
+        printable(calibration.model_path), format_bytes(calibration.budget_bytes), "reserve", "arena", "slots",
+        "peak anon.", "peak RSS", "overhead", "measured", "within the budget", "", "", "", "", "", "", "", "");
+    for (const CalibratedReserve &reserve : calibration.reserves) {
+        text += row_of(calibration, reserve);
+    }
+    const CalibratedReserve *smallest = smallest_reserve(calibration);
+    return text + (smallest != nullptr ? fmt::format("\nthe smallest that stays within the budget: --reserve {}K\n",
+                                                     align_up(smallest->reserve_bytes, KiB) / KiB)
+                                       : std::string("\nnone of them stays within the budget\n"));
+}
+
+std::string calibration_json(const Calibration &calibration) {
+    const CalibratedReserve *smallest = smallest_reserve(calibration);
+    Json json = {{"larder_calibration", 1},
+                 {"model", calibration.model_path},
+                 {"budget_bytes", calibration.budget_bytes},
+                 {"smallest_reserve_bytes", smallest != nullptr ? Json(smallest->reserve_bytes) : Json()},
+                 {"reserves", Json::array()}};
+    for (const CalibratedReserve &reserve : calibration.reserves) {
+        Json row = {{"reserve_bytes", reserve.reserve_bytes}, {"within_budget", within_budget(calibration, reserve)}};
+        if (reserve.figures.is_null()) {
+            row["error"] = reserve.error;
+        } else {
+            row.update({{"room_left_bytes", room_left(calibration, reserve)},
+                        {"slots", slots_of(reserve)},
+                        {"overhead_measured_bytes", measured_overhead(reserve)}});
+            for (const char *name : {"arena_bytes", "peak_anonymous_bytes", "peak_rss_bytes", "vm_swap_bytes",
+                                     "resident_bytes", "kv_bytes", "compute_bytes", "overhead_bytes"}) {
+                row[name] = reserve.figures.at(name);
+            }
+        }
+        json["reserves"].push_back(std::move(row));
+    }
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; // a file's name need not be UTF-8
+}
+
+} // namespace larder

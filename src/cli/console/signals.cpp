@@ -1,0 +1,143 @@
+#include "cli/console/signals.h"
+
+#include "base/error.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <utility>
+
+namespace larder {
+
+namespace {
+
+constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
+
+void wake(const UniqueFd &event) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(event.get(), &one, sizeof one);
+}
+
+} // namespace
+
+Signals::Signals() : wake_input_(eventfd(0, EFD_CLOEXEC)), wake_thread_(eventfd(0, EFD_CLOEXEC)) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &set, nullptr);
+    signal_fd_ = UniqueFd(signalfd(-1, &set, SFD_CLOEXEC));
+    if (!signal_fd_.valid() || !wake_input_.valid() || !wake_thread_.valid()) {
+        throw Error::from_errno(errno, "cannot set up signal handling");
+    }
+    thread_ = std::thread([this] { run(); });
+}
+
+Signals::~Signals() {
+    wake(wake_thread_);
+    thread_.join();
+}
+
+void Signals::set_handlers(std::function<void()> stop_answer, std::function<void()> write_stats) {
+    const std::lock_guard lock(handlers_mutex_);
+    stop_answer_ = std::move(stop_answer);
+    write_stats_ = std::move(write_stats);
+}
+
+void Signals::answer_begins() {
+    stopping_ = false;
+    answering_ = true;
+}
+
+void Signals::answer_ends() {
+    answering_ = false;
+    stopping_ = false;
+}
+
+void Signals::run() {
+    for (;;) {
+        std::array<pollfd, 2> fds = {{{signal_fd_.get(), POLLIN, 0}, {wake_thread_.get(), POLLIN, 0}}};
+        if (poll(fds.data(), fds.size(), -1) < 0) {
+            continue;
+        }
+        if (fds[1].revents != 0) {
+            return;
+        }
+        signalfd_siginfo info{};
+        if (read(signal_fd_.get(), &info, sizeof info) != sizeof info) {
+            continue;
+        }
+        if (info.ssi_signo == SIGUSR2) {
+            const std::lock_guard lock(handlers_mutex_);
+            if (write_stats_) {
+                write_stats_();
+            }
+        } else if (info.ssi_signo == SIGINT) {
+            on_interrupt();
+        } else {
+            on_terminate();
+        }
+    }
+}
+
+void Signals::on_interrupt() {
+    if (stopping_.exchange(true)) {
+        std::_Exit(exit_interrupted);
+    }
+    if (!answering_) {
+        on_terminate();
+        return;
+    }
+    const std::lock_guard lock(handlers_mutex_);
+    if (stop_answer_) {
+        stop_answer_();
+    }
+}
+
+void Signals::on_terminate() {
+    quit_ = true;
+    wake(wake_input_);
+    const std::lock_guard lock(handlers_mutex_);
+    if (stop_answer_) {
+        stop_answer_();
+    } else {
+        std::_Exit(exit_interrupted); // still loading: nothing to put in order
+    }
+}
+
+bool Signals::read_line(std::string &line) {
+    for (;;) {
+        const size_t newline = input_.find('\n');
+        if (newline != std::string::npos) {
+            line = input_.substr(0, newline);
+            input_.erase(0, newline + 1);
+            return !quit_;
+        }
+        std::array<pollfd, 2> fds = {{{STDIN_FILENO, POLLIN, 0}, {wake_input_.get(), POLLIN, 0}}};
+        if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) {
+            return false;
+        }
+        if (quit_) {
+            return false;
+        }
+        if (fds[0].revents == 0) {
+            continue;
+        }
+        std::array<char, 4096> buffer{};
+        const ssize_t n = read(STDIN_FILENO, buffer.data(), buffer.size());
+        if (n <= 0) { // a last line may lack its newline
+            line = std::exchange(input_, {});
+            return n == 0 && !line.empty();
+        }
+        input_.append(buffer.data(), static_cast<size_t>(n));
+    }
+}
+
+} // namespace larder

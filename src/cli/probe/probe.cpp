@@ -1,0 +1,110 @@
+// larder probe: what the disk gives when it is read as the engine reads it, what memory gives, and what both mean for
+// a model.
+#include "probe/probe.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "cli/bench/slice_rate.h"
+#include "cli/command.h"
+#include "cli/console/terminal.h"
+#include "cli/flags/engine_flags.h"
+#include "cli/probe/report.h"
+#include "cli/probe/target.h"
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <thread>
+
+namespace larder {
+
+namespace {
+
+struct ProbeFlags {
+    std::string path;
+    std::vector<std::string> sizes;
+    std::vector<uint32_t> depths = {1, 2, 4, 8, 16};
+    std::string temporary_size = "512M";
+    double seconds = 5;
+    uint32_t threads = 0;
+    uint64_t seed = 1;
+    std::string io_backend = "auto";
+    std::string direct_io = "auto";
+    std::string output = "md";
+};
+
+// Of any file: what larger and smaller slices than most models' come to. Those that fit into it.
+std::vector<uint64_t> default_sizes(uint64_t bytes) {
+    std::vector<uint64_t> sizes = {256 * KiB, MiB, 4 * MiB};
+    std::erase_if(sizes, [bytes](uint64_t size) { return size > bytes; });
+    return sizes.empty() ? std::vector<uint64_t>{256 * KiB} : sizes; // and the probe says that it does not fit
+}
+
+std::vector<uint64_t> sizes_of(const ProbeFlags &flags, const ProbeTarget &target) {
+    std::vector<uint64_t> sizes;
+    for (const std::string &size : flags.sizes) {
+        sizes.push_back(parse_bytes(size, "--sizes"));
+    }
+    if (sizes.empty() && target.layout) {
+        sizes = slice_read_bytes(*target.layout);
+    }
+    return sizes.empty() ? default_sizes(target.bytes) : sizes;
+}
+
+// Far more than caches hold, and never so much that the measurement itself makes memory scarce.
+uint64_t memory_probe_bytes() { return std::min<uint64_t>(256 * MiB, probe_machine().usable_bytes / 4); }
+
+int probe(const ProbeFlags &flags) {
+    constexpr double memory_seconds_share = 0.2;
+    ProbeResult result;
+    result.target = open_probe_target(flags.path, parse_bytes(flags.temporary_size, "--size"));
+    DiskProbe wanted;
+    wanted.paths = result.target.paths;
+    wanted.request_bytes = sizes_of(flags, result.target);
+    wanted.depths = flags.depths;
+    wanted.reader = reader_options(flags.io_backend, flags.direct_io);
+    wanted.seed = flags.seed;
+    const auto n_sample = static_cast<double>(2 * wanted.request_bytes.size() * wanted.depths.size());
+    wanted.seconds_per_sample = flags.seconds * (1 - memory_seconds_share) / n_sample;
+    result.disk = probe_disk(wanted);
+
+    const uint32_t threads = flags.threads > 0 ? flags.threads : std::max(1U, std::thread::hardware_concurrency());
+    const uint32_t n_memory_sample = static_cast<uint32_t>(std::bit_width(threads)) + 1;
+    result.memory = probe_memory(threads, memory_probe_bytes(), flags.seconds * memory_seconds_share / n_memory_sample);
+    if (result.target.layout && flags.sizes.empty() && !result.target.layout->expert_tensors.empty()) {
+        result.verdict = verdict_of(*result.target.layout, result.disk, result.memory);
+    }
+    print_now(flags.output == "json" ? probe_json(result) : probe_markdown(result));
+    return 0;
+}
+
+} // namespace
+
+void add_probe(CLI::App &app, CommandBody &body) {
+    auto flags = std::make_shared<ProbeFlags>();
+    CLI::App *command = app.add_subcommand("probe", "measure the disk as the engine reads it, and memory");
+    command->add_option("path", flags->path, "a model, any file, or a directory (a temporary file is written there)")
+        ->required();
+    command->add_option("--sizes", flags->sizes, "sizes of reads, like 256K,1M (default: a model's slices)")
+        ->delimiter(',')
+        ->take_all();
+    command->add_option("--depths", flags->depths, "reads under way at once")
+        ->delimiter(',')
+        ->take_all()
+        ->capture_default_str();
+    command->add_option("--size", flags->temporary_size, "of the file in a directory; at most half of what is free")
+        ->capture_default_str();
+    command->add_option("--seconds", flags->seconds, "time for all samples together")
+        ->check(CLI::Range(0.01, 3600.0))
+        ->capture_default_str();
+    command->add_option("-t,--threads", flags->threads, "most threads that read memory (default: all)")
+        ->check(CLI::Range(0U, 4096U));
+    command->add_option("--seed", flags->seed, "of the order of random reads")->capture_default_str();
+    add_output_flag(*command, flags->output);
+    add_reader_flags(*command, flags->io_backend, flags->direct_io);
+    command->callback([flags, &body] { body = [flags] { return probe(*flags); }; });
+}
+
+} // namespace larder

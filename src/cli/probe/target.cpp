@@ -1,0 +1,146 @@
+#include "cli/probe/target.h"
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace larder {
+
+namespace {
+
+constexpr long tmpfs_magic = 0x01021994; // linux/magic.h
+constexpr long ramfs_magic = 0x858458f6;
+constexpr uint64_t chunk_bytes = MiB;
+
+bool lies_in_memory(const std::string &path) {
+    struct statfs info = {};
+    return ::statfs(path.c_str(), &info) == 0 &&
+           (static_cast<long>(info.f_type) == tmpfs_magic || static_cast<long>(info.f_type) == ramfs_magic);
+}
+
+bool begins_as_gguf(const std::string &path) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::array<char, 4> magic{};
+    return ::read(fd.get(), magic.data(), magic.size()) == 4 && std::string_view(magic.data(), 4) == "GGUF";
+}
+
+uint64_t free_bytes(const std::string &directory) {
+    struct statvfs info = {};
+    if (::statvfs(directory.c_str(), &info) != 0) {
+        throw Error::from_errno(errno, "cannot look at " + directory, "check the path");
+    }
+    return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
+// Numbers that no disk or file system can make smaller.
+void fill(std::vector<uint64_t> &words, uint64_t &state) {
+    for (uint64_t &word : words) {
+        state += 0x9e3779b97f4a7c15ULL; // SplitMix64
+        uint64_t value = state;
+        value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+        value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+        word = value ^ (value >> 31);
+    }
+}
+
+void write_content(int fd, uint64_t bytes, const std::string &directory) {
+    const auto fail = [&directory] {
+        return Error::from_errno(errno, "cannot write a temporary file in " + directory,
+                                 "free some space, lower --size or name another directory");
+    };
+    std::vector<uint64_t> words(chunk_bytes / sizeof(uint64_t));
+    uint64_t state = 1;
+    for (uint64_t done = 0; done < bytes;) {
+        fill(words, state);
+        const uint64_t wanted = std::min(chunk_bytes, bytes - done);
+        const ssize_t n = ::write(fd, words.data(), wanted);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
+            throw fail();
+        }
+        done += static_cast<uint64_t>(n);
+    }
+    if (::fdatasync(fd) != 0) {
+        throw fail();
+    }
+    (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+UniqueFd nameless_file(const std::string &directory) {
+    std::string name = directory + "/.larder-probe-XXXXXX";
+    UniqueFd fd(::mkostemp(name.data(), O_CLOEXEC));
+    if (!fd.valid()) {
+        throw Error::from_errno(errno, "cannot write a temporary file in " + directory,
+                                "name a directory that can be written to");
+    }
+    ::unlink(name.c_str());
+    return fd;
+}
+
+void open_directory(ProbeTarget &target, uint64_t temporary_bytes) {
+    target.bytes = align_down(std::min(temporary_bytes, free_bytes(target.name) / 2), direct_io_alignment);
+    if (target.bytes < temporary_bytes) {
+        target.notices.push_back(fmt::format("{} has little space: the temporary file is of {} only", target.name,
+                                             format_bytes(target.bytes)));
+    }
+    target.temporary = nameless_file(target.name);
+    write_content(target.temporary.get(), target.bytes, target.name);
+    target.paths = {fmt::format("/proc/self/fd/{}", target.temporary.get())};
+}
+
+void open_file(ProbeTarget &target) {
+    target.paths = {target.name};
+    if (begins_as_gguf(target.name)) {
+        try {
+            target.layout = open_layout(target.name);
+            target.paths = target.layout->files;
+        } catch (const Error &error) {
+            target.notices.push_back(fmt::format("read as any file, not as a model: {}", error.message()));
+        }
+    }
+    for (const std::string &path : target.paths) {
+        struct stat status = {};
+        if (::stat(path.c_str(), &status) == 0) {
+            target.bytes += static_cast<uint64_t>(status.st_size);
+        }
+    }
+}
+
+} // namespace
+
+ProbeTarget open_probe_target(const std::string &path, uint64_t temporary_bytes) {
+    struct stat status = {};
+    if (::stat(path.c_str(), &status) != 0) {
+        throw Error::from_errno(errno, "cannot open " + path, "check the path");
+    }
+    ProbeTarget target;
+    target.name = path;
+    if (lies_in_memory(path)) {
+        target.notices.push_back(path + " lies in memory (tmpfs): what is measured is no disk");
+    }
+    if (S_ISDIR(status.st_mode)) {
+        open_directory(target, temporary_bytes);
+    } else if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) {
+        open_file(target);
+    } else {
+        throw Error(ErrorKind::io, path + " is not a file", "name a model, another file or a directory");
+    }
+    return target;
+}
+
+} // namespace larder

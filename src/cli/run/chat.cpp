@@ -1,0 +1,98 @@
+#include "cli/run/chat.h"
+
+#include "cli/console/terminal.h"
+
+#include <unistd.h>
+
+#include <vector>
+
+namespace larder {
+
+namespace {
+
+class Chat {
+  public:
+    Chat(Answerer &answerer, const Engine &engine, Signals &signals, const ChatOptions &options)
+        : answerer_(answerer), engine_(engine), signals_(signals), system_prompt_(options.system_prompt),
+          templated_(engine.has_chat_template() && !options.raw), terminal_(isatty(STDIN_FILENO) != 0) {
+        clear();
+        if (terminal_ && !options.quiet) {
+            say("Type a message and press Enter. /clear forgets the conversation, /exit or Ctrl-D ends, "
+                "Ctrl-C stops an answer.\n");
+        }
+    }
+
+    int operator()() {
+        for (std::string line; next_line(line);) {
+            if (line == "/exit") {
+                break;
+            }
+            if (line == "/clear") {
+                clear();
+            } else if (!line.empty()) {
+                send(line);
+            }
+        }
+        return code_ == 0 && answerer_.spoiled() ? 1 : code_;
+    }
+
+  private:
+    bool next_line(std::string &line) {
+        if (terminal_) {
+            say("> ");
+        }
+        const bool more = !signals_.quit_requested() && signals_.read_line(line);
+        if (!more && terminal_) {
+            say("\n");
+        }
+        return more;
+    }
+
+    void clear() {
+        messages_.clear();
+        text_.clear();
+        if (!system_prompt_.empty()) {
+            messages_.push_back({"system", system_prompt_});
+        }
+    }
+
+    void send(const std::string &line) {
+        const size_t text_before = text_.size();
+        const size_t messages_before = messages_.size();
+        try {
+            if (templated_) {
+                messages_.push_back({"user", line});
+                messages_.push_back({"assistant", answerer_.answer(engine_.render_chat(messages_))});
+            } else {
+                text_ += line;
+                text_ += answerer_.answer(text_);
+            }
+            print_now("\n");
+        } catch (const Error &error) { // this answer failed; the conversation before it stands
+            signals_.answer_ends();
+            messages_.resize(messages_before);
+            text_.resize(text_before);
+            const bool full = error.kind() == ErrorKind::usage;
+            say("\nerror: {}{}\n", error.what(), full ? ", or /clear the conversation" : "");
+            code_ = exit_code(error.kind());
+        }
+    }
+
+    Answerer &answerer_;
+    const Engine &engine_;
+    Signals &signals_;
+    std::string system_prompt_;
+    bool templated_;
+    bool terminal_;
+    std::vector<ChatMessage> messages_;
+    std::string text_; // of the whole conversation, without a template
+    int code_ = 0;
+};
+
+} // namespace
+
+int run_chat(Answerer &answerer, const Engine &engine, Signals &signals, const ChatOptions &options) {
+    return Chat(answerer, engine, signals, options)();
+}
+
+} // namespace larder

@@ -1,0 +1,41 @@
+// profile.h — what `larder tune` found for a model on this machine, kept where `larder run` finds it.
+//
+// One JSON file a model and budget in $XDG_CACHE_HOME/larder/profiles (~/.cache without it). The model is known by its
+// metadata's account, not by its path: a copy or a moved file has the same profile. The file names the processors it
+// was measured with, and is not used with others.
+#pragma once
+
+#include "cli/flags/engine_flags.h"
+#include "layout/layout.h"
+#include "tune/tune.h"
+
+#include <optional>
+#include <string>
+
+namespace larder {
+
+struct TuneProfile {
+    Tuning tuning;
+    double seconds = 0;      // of the job it was tuned for
+    std::string job;         // as bench names it, "pp128+tg32"
+    uint32_t ctx_tokens = 0; // it was tuned with
+    uint32_t processors = 0; // this process could use
+    std::string ram;         // as given to tune; empty: what the machine could give
+};
+
+// Whether there is a profile of any model.
+bool any_profile();
+// Where the profile of a model under a budget lies, whether it exists or not. `ram` as the user gave it.
+std::string profile_path(const ModelLayout &layout, const std::string &ram);
+
+// Throws Error(io).
+void write_profile(const std::string &path, const ModelLayout &layout, const TuneProfile &profile);
+// Nothing where there is none, where it is not one, or where it is for other processors.
+std::optional<TuneProfile> read_profile(const std::string &path);
+
+// Fills in what the user left open of `options`. Returns what to tell them, empty if nothing was filled in.
+std::string apply_profile(const TuneProfile &profile, const std::string &path, EngineOptions &options);
+
+uint32_t usable_processors();
+
+} // namespace larder

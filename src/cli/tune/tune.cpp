@@ -1,0 +1,255 @@
+// larder tune: finds by short runs which threads, ubatch, arena and read depth do a job fastest on this machine, and
+// keeps them for larder run.
+#include "tune/tune.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "cli/bench/runner.h"
+#include "cli/command.h"
+#include "cli/console/signals.h"
+#include "cli/console/stats_file.h"
+#include "cli/console/terminal.h"
+#include "cli/tune/profile.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <memory>
+
+namespace larder {
+
+namespace {
+
+constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
+
+struct TuneFlags {
+    BenchFlags bench; // its engine flags are where the search begins
+    std::string ram;
+    BenchTest job = {128, 32, 0};
+    uint32_t gain_percent = 3;
+    std::string profile;
+    std::string output = "md";
+    bool quiet = false;
+};
+
+template <typename Value> void add_once(std::vector<Value> &values, Value value) {
+    if (std::ranges::find(values, value) == values.end()) {
+        values.push_back(value);
+    }
+}
+
+// What the user has named is not varied.
+TuneSpace space_of(const EngineFlags &flags, const PlannedRun &planned) {
+    TuneSpace space;
+    const auto processors = usable_processors();
+    space.threads = {planned.threads};
+    for (const uint32_t threads : {processors, processors / 2, planned.threads / 2}) {
+        if (flags.threads < 1 && threads > 0) {
+            add_once(space.threads, threads);
+        }
+    }
+    space.ubatch_tokens = {planned.memory.ubatch_tokens};
+    for (const uint32_t tokens : {1024U, 512U, 256U, 128U, 64U}) {
+        if (flags.options.ubatch_tokens == 0 && tokens <= planned.ctx_tokens) {
+            add_once(space.ubatch_tokens, tokens);
+        }
+    }
+    space.arena_bytes = {0};
+    for (const uint64_t part : {3U, 2U}) {
+        const uint64_t bytes = planned.memory.arena_bytes / 4 * part;
+        if (flags.arena.empty() && bytes >= planned.memory.floor_bytes && bytes > 0) {
+            space.arena_bytes.push_back(bytes);
+        }
+    }
+    space.io_depth = {flags.io_depth > 0 ? flags.io_depth : default_read_depth};
+    for (const uint32_t depth : {16U, 4U}) {
+        if (flags.io_depth == 0 && planned.memory.arena_bytes > 0) {
+            add_once(space.io_depth, depth);
+        }
+    }
+    return space;
+}
+
+// Runs the job in processes of their own, one at a time.
+class JobRunner {
+  public:
+    explicit JobRunner(const TuneFlags &flags) : flags_(flags) {}
+
+    std::optional<double> measure(const Tuning &tuning) {
+        BenchFlags flags = flags_.bench;
+        flags.engine.threads = static_cast<int32_t>(tuning.threads);
+        flags.engine.options.ubatch_tokens = tuning.ubatch_tokens;
+        flags.engine.io_depth = tuning.io_depth;
+        if (tuning.arena_bytes > 0) {
+            flags.engine.arena = std::to_string(tuning.arena_bytes);
+        }
+        BenchRow row;
+        row.ram = flags_.ram;
+        row.test = flags_.job;
+        BenchRunner runner(flags);
+        hold(&runner);
+        runner.measure(row, {});
+        hold(nullptr);
+        if (runner.stopped()) {
+            stop();
+        }
+        last_error_ = row.error;
+        if (!row.error.empty() || row.repetitions.empty()) {
+            return std::nullopt;
+        }
+        double seconds = row.repetitions.front().wall_ms / 1000;
+        for (const Repetition &repetition : row.repetitions) {
+            seconds = std::min(seconds, repetition.wall_ms / 1000);
+        }
+        return seconds;
+    }
+
+    void stop() {
+        stopped_ = true;
+        const std::lock_guard lock(mutex_);
+        if (runner_ != nullptr) {
+            runner_->stop();
+        }
+    }
+    [[nodiscard]] bool stopped() const { return stopped_; }
+    [[nodiscard]] const std::string &last_error() const { return last_error_; }
+
+  private:
+    void hold(BenchRunner *runner) {
+        const std::lock_guard lock(mutex_);
+        runner_ = runner;
+        if (runner != nullptr && stopped_) {
+            runner->stop();
+        }
+    }
+
+    const TuneFlags &flags_;
+    std::atomic<bool> stopped_{false};
+    std::mutex mutex_;
+    BenchRunner *runner_ = nullptr; // guarded by mutex_
+    std::string last_error_;
+};
+
+std::string arena_text(const Tuning &tuning) {
+    return tuning.arena_bytes == 0 ? "all there is" : format_bytes(tuning.arena_bytes);
+}
+
+std::string line_of(const Trial &trial, const BenchTest &job) {
+    const std::string rate =
+        trial.seconds ? fmt::format("{:.3f} s | {:.2f}", *trial.seconds, job.n_token() / *trial.seconds) : "- | -";
+    return fmt::format("| {} | {} | {} | {} | {} |\n", trial.tuning.threads, trial.tuning.ubatch_tokens,
+                       arena_text(trial.tuning), trial.tuning.io_depth, rate);
+}
+
+nlohmann::ordered_json json_of(const Trial &trial) {
+    nlohmann::ordered_json json = {{"threads", trial.tuning.threads},
+                                   {"ubatch_tokens", trial.tuning.ubatch_tokens},
+                                   {"arena_bytes", trial.tuning.arena_bytes},
+                                   {"io_depth", trial.tuning.io_depth},
+                                   {"seconds", nullptr}};
+    if (trial.seconds) {
+        json["seconds"] = *trial.seconds;
+    }
+    return json;
+}
+
+void print_result(const TuneFlags &flags, const TuneResult &result, const std::string &path) {
+    if (flags.output == "json") {
+        nlohmann::ordered_json json = {{"job", flags.job.name()},
+                                       {"ram", flags.ram},
+                                       {"profile", path},
+                                       {"best", json_of(result.best)},
+                                       {"trials", nlohmann::ordered_json::array()}};
+        for (const Trial &trial : result.trials) {
+            json["trials"].push_back(json_of(trial));
+        }
+        print_now(json.dump(2) + "\n");
+        return;
+    }
+    std::string table = fmt::format(
+        "| threads | ubatch | arena | read depth | {} | tok/s |\n|---|---|---|---|---|---|\n", flags.job.name());
+    for (const Trial &trial : result.trials) {
+        table += line_of(trial, flags.job);
+    }
+    print_now(fmt::format("{}\nbest: threads {}, ubatch {}, arena {}, read depth {}: {:.3f} s\nprofile: {}\n", table,
+                          result.best.tuning.threads, result.best.tuning.ubatch_tokens, arena_text(result.best.tuning),
+                          result.best.tuning.io_depth, result.best.seconds.value_or(0), path));
+}
+
+uint32_t context_of(const TuneFlags &flags) {
+    const uint32_t given = flags.bench.engine.options.ctx_tokens;
+    const uint32_t needed = flags.job.n_token() + 1;
+    if (given > 0 && given < needed) {
+        throw Error(ErrorKind::usage, fmt::format("-c: the job needs {} tokens of context", needed),
+                    "raise it, or lower -p or -n");
+    }
+    return given;
+}
+
+int tune(TuneFlags &flags) {
+    Signals signals; // before any other thread
+    if (flags.job.n_token() == 0) {
+        throw Error(ErrorKind::usage, "there is no job to tune for", "give -p or -n");
+    }
+    context_of(flags);
+    const ModelLayout layout = open_layout(flags.bench.engine.options.model_path);
+    const PlannedRun planned = plan_only(engine_options(flags.bench.engine, flags.ram));
+    flags.bench.engine.options.ctx_tokens = planned.ctx_tokens; // run's default, not the shortest that the job needs
+    const TuneSpace space = space_of(flags.bench.engine, planned);
+    const std::string path = flags.profile.empty() ? profile_path(layout, flags.ram) : flags.profile;
+
+    JobRunner runner(flags);
+    signals.set_handlers([&runner] { runner.stop(); }, {});
+    const MeasureJob measure = [&](const Tuning &tuning) {
+        const std::optional<double> seconds = runner.measure(tuning);
+        if (!flags.quiet && !runner.stopped()) {
+            say("tune: threads {}, ubatch {}, arena {}, read depth {}: {}\n", tuning.threads, tuning.ubatch_tokens,
+                arena_text(tuning), tuning.io_depth, seconds ? fmt::format("{:.3f} s", *seconds) : runner.last_error());
+        }
+        return seconds;
+    };
+    const TuneResult result =
+        search_tuning(space, flags.gain_percent / 100.0, measure, [&runner] { return runner.stopped(); });
+    signals.clear_handlers();
+    if (runner.stopped()) {
+        return exit_interrupted; // half a search is not a profile
+    }
+    if (!result.best.seconds) {
+        throw Error(ErrorKind::engine, fmt::format("the job could not be run once: {}", runner.last_error()));
+    }
+    write_profile(path, layout,
+                  {result.best.tuning, *result.best.seconds, flags.job.name(), planned.ctx_tokens, usable_processors(),
+                   flags.ram});
+    print_result(flags, result, path);
+    return 0;
+}
+
+} // namespace
+
+void add_tune(CLI::App &app, CommandBody &body) {
+    auto flags = std::make_shared<TuneFlags>();
+    flags->bench.repetitions = 1;
+    CLI::App *command = app.add_subcommand(
+        "tune", "find the best threads, ubatch, arena and read depth for a model on this machine, for larder run");
+    add_budget_flag(*command, flags->ram);
+    add_engine_flags(*command, flags->bench.engine);
+    const std::string group = "Job";
+    command->add_option("-p,--n-prompt", flags->job.n_prompt, "tokens of prefill")->capture_default_str()->group(group);
+    command->add_option("-n,--n-gen", flags->job.n_gen, "tokens of decode")->capture_default_str()->group(group);
+    CLI::Option *prompt =
+        command->add_option("--prompt", flags->bench.prompt, "the text to read (default: random tokens)")->group(group);
+    command->add_option("-f,--file", flags->bench.prompt_file, "the same from a file")->excludes(prompt)->group(group);
+    command->add_option("-r,--repetitions", flags->bench.repetitions, "of the job in each trial; the fastest counts")
+        ->check(CLI::Range(1U, 1000U))
+        ->capture_default_str()
+        ->group(group);
+    command->add_option("--gain", flags->gain_percent, "percent that a setting must gain to be taken")
+        ->check(CLI::Range(0U, 100U))
+        ->capture_default_str();
+    command->add_option("--profile", flags->profile, "write the profile to this file (default: where run finds it)");
+    add_output_flag(*command, flags->output);
+    command->add_flag("-q,--quiet", flags->quiet, "print the result only");
+    command->callback([flags, &body] { body = [flags] { return tune(*flags); }; });
+}
+
+} // namespace larder
