@@ -26,6 +26,8 @@ namespace larder {
 
 namespace {
 
+constexpr size_t long_text_bytes = 64 * KiB;
+
 struct LoadTargets {
     ResidentWeights weights;
     ExpertBinding *binding;
@@ -246,7 +248,11 @@ const ReaderInfo &Engine::reader_info() const {
 std::vector<Token> Engine::tokenize(const std::string &text, bool special) const {
     impl_->refuse_text_too_long(text.size());
     try {
-        return common_tokenize(impl_->vocab(), text, special, special);
+        std::vector<Token> tokens = common_tokenize(impl_->vocab(), text, special, special);
+        if (text.size() >= long_text_bytes) {
+            malloc_trim(0); // what this took is the reserve's
+        }
+        return tokens;
     } catch (const std::exception &error) {
         throw Error(ErrorKind::usage, fmt::format("the text cannot be tokenised: {}", error.what()),
                     "give text in valid UTF-8");

@@ -21,7 +21,7 @@ namespace {
 
 // What the process holds besides the parts counted by name: pieces of llama.cpp and of the C library that grow after
 // the measurement (graph metadata, thread stacks, the sampler's candidates are counted below by size).
-constexpr uint64_t slack_bytes = 4 * MiB;
+constexpr uint64_t slack_bytes = 3 * MiB;
 constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
 constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
 
@@ -122,13 +122,13 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv));
     // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
     fixed.overhead = process_memory().rss_bytes + slack_bytes + threads * thread_bytes +
-                     resolved.sequences * n_vocab * candidate_bytes + text_bytes(resolved.ctx_tokens);
+                     resolved.sequences * n_vocab * candidate_bytes;
+    fixed.passing = text_bytes(resolved.ctx_tokens);
     return fixed;
 }
 
 uint64_t overhead_with_context(const ModelLayout &layout, uint64_t overhead_bytes, uint32_t measured_ctx_tokens,
                                uint32_t ctx_tokens) {
-    const uint64_t others = overhead_bytes - text_bytes(measured_ctx_tokens);
     uint64_t cells = 0; // of the tokens between the two, which are in what was measured or will come to it
     if (ctx_tokens > measured_ctx_tokens) {
         const uint64_t lists = layout.sliding_window > 0 ? 2 : 1; // windowed layers may have one of their own
@@ -136,7 +136,7 @@ uint64_t overhead_with_context(const ModelLayout &layout, uint64_t overhead_byte
     } else if (!layout.full_attention_layers.empty()) {
         cells = (measured_ctx_tokens - ctx_tokens) * cell_bytes_least;
     }
-    return (ctx_tokens > measured_ctx_tokens ? others + cells : others - cells) + text_bytes(ctx_tokens);
+    return ctx_tokens > measured_ctx_tokens ? overhead_bytes + cells : overhead_bytes - cells;
 }
 
 } // namespace larder

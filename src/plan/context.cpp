@@ -15,25 +15,25 @@ struct Point {
     uint64_t need = 0;
 };
 
-// Where a line through the two comes to `room`.
-uint32_t crossing(const Point &a, const Point &b, uint64_t room) {
+// Where a line through the two comes to the budget.
+uint32_t crossing(const Point &a, const Point &b, uint64_t budget_bytes) {
     const auto slope = (static_cast<double>(b.need) - static_cast<double>(a.need)) /
                        (static_cast<double>(b.steps) - static_cast<double>(a.steps));
     const double steps =
-        static_cast<double>(b.steps) + (static_cast<double>(room) - static_cast<double>(b.need)) / slope;
+        static_cast<double>(b.steps) + (static_cast<double>(budget_bytes) - static_cast<double>(b.need)) / slope;
     return slope > 0 ? static_cast<uint32_t>(std::clamp(steps, 0.0, 4e9)) : UINT32_MAX;
 }
 
 } // namespace
 
-std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t room, const NeedOfContext &need_of) {
+std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t budget_bytes, const NeedOfContext &need_of) {
     uint32_t high = (refused_tokens + (ctx_tokens_step - 1)) / ctx_tokens_step; // does not fit
     if (high <= 1) {
         return std::nullopt;
     }
     Point before{};
     Point latest{1, need_of(ctx_tokens_step)};
-    if (latest.need > room) {
+    if (latest.need > budget_bytes) {
         return std::nullopt;
     }
     uint32_t low = 1; // fits
@@ -42,11 +42,11 @@ std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t room, 
         if (guesses >= guesses_max) {
             guess = low + (high - low) / 2;
         } else if (before.steps > 0 && before.steps != latest.steps) {
-            guess = crossing(before, latest, room);
+            guess = crossing(before, latest, budget_bytes);
         }
         guess = std::clamp(guess, low + 1, high - 1);
         const Point now{guess, need_of(guess * ctx_tokens_step)};
-        (now.need <= room ? low : high) = guess;
+        (now.need <= budget_bytes ? low : high) = guess;
         if (now.need != UINT64_MAX) { // that says no more than that it does not fit
             before = latest;
             latest = now;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint64_t reserve_share = 16;
 constexpr uint64_t reserve_max = GiB;
+constexpr uint64_t kernels_share = 4; // 1 / this of the reserve
 
 // The overhead is measured on the process itself and differs by some pages from run to run. The budget that a refusal
 // names must not be refused in the next run for that.
@@ -21,14 +22,36 @@ constexpr uint64_t overhead_noise = MiB;
 
 uint64_t total_of(const FixedBytes &fixed) { return fixed.resident + fixed.kv + fixed.compute + fixed.overhead; }
 
-uint64_t reserve_of(uint64_t budget, const PlanWishes &wishes) {
-    return wishes.reserve_bytes.value_or(default_reserve(budget));
+// A quarter of what is wished may be gone to the kernel's memory for this process; what passes fits beside it.
+uint64_t reserve_of(uint64_t budget, uint64_t passing, const PlanWishes &wishes) {
+    const uint64_t wished = wishes.reserve_bytes.value_or(default_reserve(budget));
+    return std::max(wished, wished / kernels_share + passing);
 }
 
-// True if `budget` has room for `needed` beside the reserve.
-bool holds(uint64_t budget, uint64_t needed, const PlanWishes &wishes) {
-    const uint64_t reserve = reserve_of(budget, wishes);
-    return budget >= reserve && budget - reserve >= needed;
+// What a budget must hold.
+struct Need {
+    uint64_t held = 0;    // beside the reserve
+    uint64_t passing = 0; // inside it
+};
+
+bool holds(uint64_t budget, const Need &need, const PlanWishes &wishes) {
+    const uint64_t reserve = reserve_of(budget, need.passing, wishes);
+    return budget >= reserve && budget - reserve >= need.held;
+}
+
+// The smallest in whole MiB. A byte more of budget is at most a byte more of reserve, so what holds the need goes on
+// holding it upwards, and one step down tells whether it is the smallest.
+uint64_t smallest_holding(const Need &need, const PlanWishes &wishes) {
+    // x - x/16 >= held holds from x = held * 16/15 on, give or take the rounding.
+    const uint64_t reserve = wishes.reserve_bytes.value_or(std::min(need.held / (reserve_share - 1), reserve_max));
+    uint64_t budget = align_up(need.held + reserve, MiB);
+    while (!holds(budget, need, wishes)) {
+        budget += MiB;
+    }
+    while (budget >= MiB && holds(budget - MiB, need, wishes)) {
+        budget -= MiB;
+    }
+    return budget;
 }
 
 // The arena that --cache asks for.
@@ -57,7 +80,7 @@ std::string list_of(const FixedBytes &fixed) {
 void check_machine_gives(uint64_t budget, const Machine &machine, const PlanWishes &wishes) {
     // The kernel's memory for this process (page tables and the like, a megabyte or so by now) counts as used by
     // others, though a cgroup limit equal to the budget is right. The reserve is there for it: part of it may be gone.
-    const uint64_t tolerated = reserve_of(budget, wishes) / 4;
+    const uint64_t tolerated = wishes.reserve_bytes.value_or(default_reserve(budget)) / kernels_share;
     if (budget <= machine.usable_bytes + tolerated || wishes.overcommit) {
         return;
     }
@@ -68,7 +91,8 @@ void check_machine_gives(uint64_t budget, const Machine &machine, const PlanWish
 }
 
 Error too_small(const MemoryPlan &plan, uint64_t arena_least, const Machine &machine, const PlanWishes &wishes) {
-    const uint64_t smallest = smallest_budget(total_of(plan.fixed) + arena_least + overhead_noise, wishes);
+    const uint64_t smallest =
+        smallest_holding({total_of(plan.fixed) + arena_least + overhead_noise, plan.fixed.passing}, wishes);
     std::string lower = plan.fixed.kv > 0 ? "lower -c" : "take a smaller model";
     if (wishes.cache_share) {
         lower += ", or lower --cache";
@@ -151,42 +175,35 @@ void use_remainder(const std::vector<SizeClass> &classes, uint64_t bytes, std::v
     }
 }
 
-void choose_budget(MemoryPlan &plan, uint64_t needed, const Machine &machine, const PlanWishes &wishes) {
+// What a budget must hold for make_plan() to accept it, a little more than this measurement needs included.
+Need need_of(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes) {
+    uint64_t arena = 0;
+    for (const SizeClass &size_class : layout.size_classes) {
+        arena += floor_slots(size_class) * size_class.slot_bytes;
+    }
+    if (wishes.cache_share) {
+        arena = std::max(arena, cache_bytes(*wishes.cache_share, all_experts_bytes(layout)));
+    }
+    return {total_of(fixed) + arena + overhead_noise, fixed.passing};
+}
+
+void choose_budget(MemoryPlan &plan, const Need &need, const Machine &machine, const PlanWishes &wishes) {
     if (wishes.budget_bytes) {
         plan.budget_bytes = *wishes.budget_bytes;
         plan.budget_source = "--ram";
     } else if (wishes.cache_share) {
-        plan.budget_bytes = smallest_budget(needed, wishes);
+        plan.budget_bytes = smallest_holding(need, wishes);
         plan.budget_source = "--cache";
     } else {
         plan.budget_bytes = machine.usable_bytes;
         plan.budget_source = machine.source;
     }
-    plan.reserve_bytes = reserve_of(plan.budget_bytes, wishes);
+    plan.reserve_bytes = reserve_of(plan.budget_bytes, need.passing, wishes);
 }
 
 } // namespace
 
 uint64_t default_reserve(uint64_t budget_bytes) { return std::min(budget_bytes / reserve_share, reserve_max); }
-
-uint64_t room_of(uint64_t budget_bytes, const PlanWishes &wishes) {
-    return budget_bytes - std::min(budget_bytes, reserve_of(budget_bytes, wishes));
-}
-
-// A byte more of budget is at most a byte more of reserve, so what holds it goes on holding it upwards, and one step
-// down tells whether it is the smallest.
-uint64_t smallest_budget(uint64_t needed, const PlanWishes &wishes) {
-    // x - x/16 >= needed holds from x = needed * 16/15 on, give or take the rounding.
-    const uint64_t reserve = wishes.reserve_bytes.value_or(std::min(needed / (reserve_share - 1), reserve_max));
-    uint64_t budget = align_up(needed + reserve, MiB);
-    while (!holds(budget, needed, wishes)) {
-        budget += MiB;
-    }
-    while (budget >= MiB && holds(budget - MiB, needed, wishes)) {
-        budget -= MiB;
-    }
-    return budget;
-}
 
 uint64_t all_experts_bytes(const ModelLayout &layout) {
     uint64_t bytes = 0;
@@ -196,15 +213,8 @@ uint64_t all_experts_bytes(const ModelLayout &layout) {
     return bytes;
 }
 
-uint64_t needed_bytes(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes) {
-    uint64_t arena = 0;
-    for (const SizeClass &size_class : layout.size_classes) {
-        arena += floor_slots(size_class) * size_class.slot_bytes;
-    }
-    if (wishes.cache_share) {
-        arena = std::max(arena, cache_bytes(*wishes.cache_share, all_experts_bytes(layout)));
-    }
-    return total_of(fixed) + arena + overhead_noise;
+uint64_t smallest_budget(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes) {
+    return smallest_holding(need_of(layout, fixed, wishes), wishes);
 }
 
 double cached_share(const ModelLayout &layout, const MemoryPlan &plan) {
@@ -233,10 +243,10 @@ MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const M
             throw cache_too_small(*wishes.cache_share, arena_least, plan.floor_bytes, all_experts_bytes(layout));
         }
     }
-    choose_budget(plan, needed_bytes(layout, fixed, wishes), machine, wishes);
+    choose_budget(plan, need_of(layout, fixed, wishes), machine, wishes);
 
     check_machine_gives(plan.budget_bytes, machine, wishes);
-    if (!holds(plan.budget_bytes, total_of(fixed) + arena_least, wishes)) {
+    if (!holds(plan.budget_bytes, {total_of(fixed) + arena_least, fixed.passing}, wishes)) {
         throw too_small(plan, arena_least, machine, wishes);
     }
     const uint64_t room = plan.budget_bytes - plan.reserve_bytes - total_of(fixed);

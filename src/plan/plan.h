@@ -39,11 +39,12 @@ struct FixedBytes {
     uint64_t kv = 0;       // KV cache and recurrent state
     uint64_t compute = 0;  // compute buffers and outputs
     uint64_t overhead = 0; // code, vocabulary, allocator slack: what the process holds besides
+    uint64_t passing = 0;  // taken between tokens and given back: tokenising the longest text. The reserve holds it.
 };
 
 struct PlanWishes {
     std::optional<uint64_t> budget_bytes;  // --ram; absent: what the machine can give
-    std::optional<uint64_t> reserve_bytes; // --reserve; absent: default_reserve()
+    std::optional<uint64_t> reserve_bytes; // --reserve; absent: default_reserve(). More where it has to hold more.
     std::optional<uint64_t> arena_bytes;   // --arena: at most this much of it for experts; absent: all there is
     // --cache: the arena is this share (above 0, up to 1) of all experts and nothing less, whatever arena_bytes says.
     // Without budget_bytes the budget is then the smallest that holds it.
@@ -63,10 +64,10 @@ struct MemoryPlan {
     uint32_t ubatch_tokens = 0;  // that `fixed` is for, where choose_ubatch() made the plan
 };
 
-// What the plan holds without reserve and spare: the most that the process should ever take.
+// What the plan holds without reserve and spare: the most that the process should ever take, but for what passes.
 uint64_t planned_bytes(const MemoryPlan &plan);
-// What to tell where the process took over 2 % more than that; empty where it did not. Resident weights, KV cache,
-// compute buffers and arena are allocations of the planned size, so what is more is overhead.
+// What to tell where the process took over 2 % more than that and what passes; empty where it did not. Resident
+// weights, KV cache, compute buffers and arena are allocations of the planned size, so what is more is overhead.
 std::string above_plan(const MemoryPlan &plan, uint64_t peak_rss_bytes);
 
 // min(budget / 16, 1 GiB)
@@ -79,12 +80,8 @@ uint64_t default_reserve(uint64_t budget_bytes);
 MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
                      const PlanWishes &wishes);
 
-// What a budget must hold beside its reserve for make_plan() to accept it, that MiB included.
-uint64_t needed_bytes(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes);
-// The smallest budget in whole MiB that holds so much beside its reserve.
-uint64_t smallest_budget(uint64_t needed, const PlanWishes &wishes);
-// A budget less its reserve.
-uint64_t room_of(uint64_t budget_bytes, const PlanWishes &wishes);
+// The smallest budget in whole MiB that make_plan() accepts, that MiB included.
+uint64_t smallest_budget(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes);
 
 // Slots for all experts.
 uint64_t all_experts_bytes(const ModelLayout &layout);
@@ -109,11 +106,12 @@ MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfU
 // llama.cpp's contexts are multiples of this many tokens.
 inline constexpr uint32_t ctx_tokens_step = 256;
 
-// What a context of so many tokens needs, beside the reserve; grows with it.
+// The budget that a context of so many tokens needs; grows with it.
 using NeedOfContext = std::function<uint64_t(uint32_t ctx_tokens)>;
 
-// The largest multiple of ctx_tokens_step below `refused_tokens` that needs no more than `room`; none if there is none.
+// The largest multiple of ctx_tokens_step below `refused_tokens` that needs no more than `budget_bytes`; none if there
+// is none.
 // Asks `need_of`, which takes time, about four times where the need is a straight line.
-std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t room, const NeedOfContext &need_of);
+std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t budget_bytes, const NeedOfContext &need_of);
 
 } // namespace larder

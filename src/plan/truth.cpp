@@ -12,7 +12,7 @@ uint64_t planned_bytes(const MemoryPlan &plan) {
 
 std::string above_plan(const MemoryPlan &plan, uint64_t peak_rss_bytes) {
     const uint64_t planned = planned_bytes(plan);
-    if (peak_rss_bytes <= planned + planned / 50) {
+    if (peak_rss_bytes <= planned + plan.fixed.passing + planned / 50) {
         return {};
     }
     return fmt::format(

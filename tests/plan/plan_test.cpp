@@ -29,7 +29,7 @@ ModelLayout two_classes() {
     return layout;
 }
 
-FixedBytes some_fixed() { return {1577 * MiB + 12345, 80 * MiB, 300 * MiB + 7, 120 * MiB}; }
+FixedBytes some_fixed() { return {1577 * MiB + 12345, 80 * MiB, 300 * MiB + 7, 120 * MiB, 0}; }
 
 PlanWishes ram(uint64_t budget) {
     PlanWishes wishes;
@@ -301,6 +301,24 @@ TEST(Cache, IsExactlyTheShareThatWasAskedFor) {
     }
 }
 
+TEST(Passing, IsHeldByTheReserveAndMakesItLargerWhereItIsTooSmall) {
+    const ModelLayout layout = two_classes();
+    FixedBytes fixed = some_fixed();
+    const MemoryPlan without = make_plan(layout, fixed, big_machine, ram(8 * GiB));
+    ASSERT_EQ(without.reserve_bytes, 512 * MiB);
+    fixed.passing = 384 * MiB; // and a quarter of the reserve may be gone
+    EXPECT_EQ(make_plan(layout, fixed, big_machine, ram(8 * GiB)).slots, without.slots);
+    fixed.passing = 400 * MiB;
+    const MemoryPlan larger = make_plan(layout, fixed, big_machine, ram(8 * GiB));
+    expect_sound(layout, larger);
+    EXPECT_EQ(larger.reserve_bytes, 528 * MiB);
+    EXPECT_LT(larger.arena_bytes, without.arena_bytes);
+    EXPECT_EQ(make_plan(layout, fixed, big_machine, ram_and_reserve(8 * GiB, 0)).reserve_bytes, 400 * MiB);
+    const uint64_t smallest = smallest_budget(layout, fixed, {});
+    EXPECT_TRUE(works(layout, a_little_more(fixed), {}, smallest));
+    EXPECT_FALSE(works(layout, a_little_more(fixed), {}, smallest - MiB));
+}
+
 TEST(Cache, NamesTheBudgetItTakesWhereNoneIsGiven) {
     const ModelLayout layout = two_classes();
     PlanWishes wishes;
@@ -308,7 +326,7 @@ TEST(Cache, NamesTheBudgetItTakesWhereNoneIsGiven) {
     const MemoryPlan plan = make_plan(layout, some_fixed(), big_machine, wishes);
     expect_sound(layout, plan);
     EXPECT_EQ(plan.budget_source, "--cache");
-    EXPECT_EQ(plan.budget_bytes, smallest_budget(needed_bytes(layout, some_fixed(), wishes), wishes));
+    EXPECT_EQ(plan.budget_bytes, smallest_budget(layout, some_fixed(), wishes));
     EXPECT_TRUE(works(layout, a_little_more(some_fixed()), wishes, plan.budget_bytes));
     EXPECT_FALSE(works(layout, a_little_more(some_fixed()), wishes, plan.budget_bytes - MiB));
     EXPECT_EQ(make_plan(layout, some_fixed(), {plan.budget_bytes, "MemAvailable"}, wishes).slots, plan.slots);

@@ -59,10 +59,10 @@ PlannedModel model_of(const Planner &planner) {
     return model;
 }
 
-// What a context needs of a budget beside the reserve. One that is too long to be asked about does not fit.
+// The smallest budget for a context. One that is too long to be asked about does not fit.
 uint64_t need_of(Planner &planner, uint32_t ctx_tokens) {
     try {
-        return needed_bytes(planner.layout(), planner.least(ctx_tokens), planner.options().wishes);
+        return smallest_budget(planner.layout(), planner.least(ctx_tokens), planner.options().wishes);
     } catch (const Error &error) {
         if (error.kind() != ErrorKind::budget) {
             throw;
@@ -74,12 +74,12 @@ uint64_t need_of(Planner &planner, uint32_t ctx_tokens) {
 // The plan of the smallest budget that holds the context, whatever the machine gives; none where no budget helps.
 std::optional<MemoryPlan> smallest_plan(Planner &planner) {
     const uint32_t ctx_tokens = planner.options().ctx_tokens;
-    const uint64_t needed = need_of(planner, ctx_tokens);
-    if (needed == UINT64_MAX) {
+    const uint64_t smallest = need_of(planner, ctx_tokens);
+    if (smallest == UINT64_MAX) {
         return std::nullopt;
     }
     PlanWishes wishes = planner.options().wishes;
-    wishes.budget_bytes = smallest_budget(needed, wishes);
+    wishes.budget_bytes = smallest;
     wishes.overcommit = true;
     try {
         MemoryPlan plan = make_plan(planner.layout(), planner.least(ctx_tokens), planner.machine(), wishes);
@@ -98,7 +98,6 @@ Error with_context_named(const Error &refusal, const std::optional<uint32_t> &ct
 }
 
 void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal) {
-    const PlanWishes &wishes = planner.options().wishes;
     report.kernels = planner.least_kernels();
     if (std::optional<MemoryPlan> plan = smallest_plan(planner)) {
         report.smallest_budget_bytes = plan->budget_bytes;
@@ -108,8 +107,8 @@ void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal)
     const bool helps = report.smallest_budget_bytes ? *report.smallest_budget_bytes > budget
                                                     : need_of(planner, report.ctx_tokens) == UINT64_MAX;
     if (helps) { // otherwise it is not the context that is too long
-        report.ctx_tokens_max = largest_context(report.ctx_tokens, room_of(budget, wishes),
-                                                [&](uint32_t tokens) { return need_of(planner, tokens); });
+        report.ctx_tokens_max =
+            largest_context(report.ctx_tokens, budget, [&](uint32_t tokens) { return need_of(planner, tokens); });
         report.refusal = with_context_named(refusal, report.ctx_tokens_max);
     } else {
         report.refusal = refusal;
@@ -169,7 +168,7 @@ FeasibilityCell cell_of(Planner &planner, const FixedBytes &fixed, uint64_t floo
     cell.lower_bound_bytes = fixed.resident + arena + fixed.kv;
     cell.footprint_bytes = cell.lower_bound_bytes + fixed.compute + fixed.overhead;
     if (arena >= floor_bytes) {
-        cell.needed_bytes = smallest_budget(needed_bytes(planner.layout(), fixed, wishes), wishes);
+        cell.needed_bytes = smallest_budget(planner.layout(), fixed, wishes);
         cell.feasible = cell.needed_bytes <= budget;
     }
     return cell;

@@ -59,7 +59,9 @@ std::string parts_of(const PlanReport &report) {
            row("O  compute buffers", plan.fixed.compute,
                fmt::format("ubatch {}, kernels {}", plan.ubatch_tokens, to_string(report.kernels))) +
            row("O  overhead", plan.fixed.overhead, "code, vocabulary, threads, loading") +
-           row("F  = L + O", footprint(plan), "full footprint") + row("reserve", plan.reserve_bytes, "kept free") +
+           row("F  = L + O", footprint(plan), "full footprint") +
+           row("reserve", plan.reserve_bytes,
+               fmt::format("kept free; {} of it to tokenise a long text", format_bytes(plan.fixed.passing))) +
            row("spare", plan.spare_bytes, "needed by nothing") +
            row("budget", plan.budget_bytes, "F, reserve and spare") +
            row("floor", plan.floor_bytes, "one token's experts: the least arena");
@@ -142,6 +144,7 @@ std::string plan_json(const PlanReport &report) {
                  {"lower_bound_bytes", lower_bound(plan)},
                  {"footprint_bytes", footprint(plan)},
                  {"reserve_bytes", plan.reserve_bytes},
+                 {"passing_bytes", plan.fixed.passing},
                  {"spare_bytes", plan.spare_bytes},
                  {"floor_bytes", plan.floor_bytes},
                  {"cached_share", report.cached_share},
