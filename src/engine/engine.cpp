@@ -78,6 +78,8 @@ std::optional<Error> Engine::Impl::take_failure() { return store != nullptr ? st
 
 void Engine::Impl::make_the_plan() {
     Planner planner(options);
+    check_context_can_be_measured(planner.options().ctx_tokens,
+                                  options.wishes.budget_bytes.value_or(planner.machine().usable_bytes));
     const PlannedRun planned = planner.plan();
     options = with_ubatch(planner.options(), planned.memory.ubatch_tokens);
     layout = planner.take_layout();

@@ -25,8 +25,7 @@ constexpr uint64_t slack_bytes = 3 * MiB;
 constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
 constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
 
-constexpr uint64_t cell_bytes = 64; // of llama.cpp's list of KV cells, measured some 50
-constexpr uint64_t cell_bytes_least = 48;
+constexpr uint64_t cell_bytes = 64;     // of llama.cpp's list of KV cells, measured some 50
 constexpr uint64_t tokenise_bytes = 64; // llama.cpp's tokenizers take some 60 bytes for each of the text
 
 // What tokenising the longest text takes.
@@ -68,15 +67,14 @@ FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
 
 } // namespace
 
-void check_context_can_be_measured(const EngineOptions &resolved, const Machine &machine) {
-    const uint64_t budget = resolved.wishes.budget_bytes.value_or(machine.usable_bytes);
-    const uint64_t cells = uint64_t{resolved.ctx_tokens} * cell_bytes;
+void check_context_can_be_measured(uint32_t ctx_tokens, uint64_t most_bytes) {
+    const uint64_t cells = uint64_t{ctx_tokens} * cell_bytes;
     // A list that is a small part of the budget is not what is wrong with it: the plan then says what is.
-    if (cells > budget / 8 && process_memory().rss_bytes + cells > budget) {
-        throw Error(ErrorKind::budget,
-                    fmt::format("a context of {} tokens (-c) does not fit into a budget of {}", resolved.ctx_tokens,
-                                format_bytes(budget)),
-                    "lower -c or raise --ram");
+    if (cells > most_bytes / 8 && process_memory().rss_bytes + cells > most_bytes) {
+        throw Error(
+            ErrorKind::budget,
+            fmt::format("a context of {} tokens (-c) does not fit into {}", ctx_tokens, format_bytes(most_bytes)),
+            "lower -c or raise --ram; larder plan names the smallest budget that works");
     }
 }
 
@@ -100,11 +98,16 @@ Measurement measure(const ModelLayout &layout, Kernels kernels, ggml_backend_buf
     measured.placement = std::make_unique<Placement>(model.get(), experts);
     measured.kernels = kernels;
     measured.model = std::move(model);
+    malloc_trim(0);
+    measured.rss_bytes = process_memory().rss_bytes;
     return measured;
 }
 
-FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved) {
+FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved,
+                           uint64_t rss_bytes) {
     take_llama_errors();
+    malloc_trim(0); // of the context before
+    const uint64_t without_context = process_memory().rss_bytes;
     const ContextHandle context(llama_init_from_model(measured.model.get(), context_params(resolved)));
     if (context == nullptr) {
         throw Error(ErrorKind::engine, fmt::format("llama.cpp does not accept the context: {}", take_llama_errors()),
@@ -117,26 +120,15 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     if (repacks_resident(measured.kernels)) {
         fixed.compute += (repacks_experts(measured.kernels) ? threads : 1) * repack_bytes(layout);
     }
-    // What weights are read with is gone before the caches and compute buffers come, and takes no more than they do.
-    const uint64_t loading = ResidentWeights::buffer_bytes();
-    fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv));
-    // The vocabulary, the metadata and the code are in RAM right now, and nothing else is.
-    fixed.overhead = process_memory().rss_bytes + slack_bytes + threads * thread_bytes +
-                     resolved.sequences * n_vocab * candidate_bytes;
+    // What weights are read with is gone before experts, caches and compute buffers come. It takes no more than they
+    // do.
+    const uint64_t loading = std::min(ResidentWeights::buffer_bytes(), fixed.resident);
+    fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv + floor_bytes(layout)));
+    const uint64_t of_context = process_memory().rss_bytes - std::min(process_memory().rss_bytes, without_context);
+    fixed.overhead =
+        rss_bytes + of_context + slack_bytes + threads * thread_bytes + resolved.sequences * n_vocab * candidate_bytes;
     fixed.passing = text_bytes(resolved.ctx_tokens);
     return fixed;
-}
-
-uint64_t overhead_with_context(const ModelLayout &layout, uint64_t overhead_bytes, uint32_t measured_ctx_tokens,
-                               uint32_t ctx_tokens) {
-    uint64_t cells = 0; // of the tokens between the two, which are in what was measured or will come to it
-    if (ctx_tokens > measured_ctx_tokens) {
-        const uint64_t lists = layout.sliding_window > 0 ? 2 : 1; // windowed layers may have one of their own
-        cells = lists * (ctx_tokens - measured_ctx_tokens) * cell_bytes;
-    } else if (!layout.full_attention_layers.empty()) {
-        cells = (measured_ctx_tokens - ctx_tokens) * cell_bytes_least;
-    }
-    return ctx_tokens > measured_ctx_tokens ? overhead_bytes + cells : overhead_bytes - cells;
 }
 
 } // namespace larder

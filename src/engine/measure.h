@@ -14,6 +14,7 @@ struct Measurement {
     ModelHandle model; // without memory for its tensors
     Kernels kernels = Kernels::plain;
     std::unique_ptr<Placement> placement;
+    uint64_t rss_bytes = 0; // of this process with it: the code, the vocabulary and the metadata
 };
 
 // Builds the model with llama.cpp's no_alloc, and sees where it places each tensor with these kernels. Takes some tens
@@ -22,17 +23,15 @@ struct Measurement {
 Measurement measure(const ModelLayout &layout, Kernels kernels,
                     ggml_backend_buffer_type *experts = expert_buffer_type());
 
-// Builds a context for it with llama.cpp's no_alloc and reads its memory breakdown. `resolved` has a ubatch. Throws
-// Error(engine) with llama.cpp's reason if it does not accept the context.
-FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved);
-
-// The overhead of another context, from what was measured with one. Never too little.
-uint64_t overhead_with_context(const ModelLayout &layout, uint64_t overhead_bytes, uint32_t measured_ctx_tokens,
-                               uint32_t ctx_tokens);
+// Builds a context for it with llama.cpp's no_alloc and reads its memory breakdown. `resolved` has a ubatch. The
+// overhead is `rss_bytes`, what the process holds without a context, and what this one adds: it does not depend on what
+// was measured before. Throws Error(engine) with llama.cpp's reason if it does not accept the context.
+FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved,
+                           uint64_t rss_bytes);
 
 // The measurement itself makes llama.cpp's list of KV cells, some 64 bytes a token. Throws Error(budget) for a context
-// so long that this, with what the process holds already, is more than the budget.
-void check_context_can_be_measured(const EngineOptions &resolved, const Machine &machine);
+// so long that this, with what the process holds already, is more than `most_bytes`.
+void check_context_can_be_measured(uint32_t ctx_tokens, uint64_t most_bytes);
 
 // Texts of more bytes than this for each token of the context are refused before they are tokenised; the plan holds
 // what tokenising that much takes.

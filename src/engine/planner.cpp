@@ -36,7 +36,7 @@ class Planner::Impl {
     }
 
     PlannedRun plan() {
-        check_context_can_be_measured(options, machine);
+        check_context_can_be_measured(options.ctx_tokens, machine.usable_bytes); // who only asks has no budget to keep
         return options.kernels ? plan_with(*options.kernels) : choose_kernels();
     }
 
@@ -46,13 +46,12 @@ class Planner::Impl {
             return known->second;
         }
         const EngineOptions wanted = with_context(options, ctx_tokens);
-        check_context_can_be_measured(wanted, machine);
+        check_context_can_be_measured(ctx_tokens, machine.usable_bytes);
         if (!least_) {
             check_kernels(layout, least_kernels());
             least_ = measure(layout, least_kernels());
         }
-        FixedBytes fixed = measure_context(*least_, layout, with_ubatch(wanted, least_ubatch(ctx_tokens)));
-        fixed.overhead = overhead_of(ctx_tokens, fixed.overhead);
+        const FixedBytes fixed = fixed_of(*least_, with_ubatch(wanted, least_ubatch(ctx_tokens)));
         least_of_context_[ctx_tokens] = fixed;
         return fixed;
     }
@@ -72,14 +71,10 @@ class Planner::Impl {
     PlannedRun plan_with(Kernels wanted) {
         check_kernels(layout, wanted);
         Measurement measured = measure(layout, wanted);
-        const auto fixed_of = [&](uint32_t tokens) {
-            FixedBytes fixed = measure_context(measured, layout, with_ubatch(options, tokens));
-            fixed.overhead = overhead_of(options.ctx_tokens, fixed.overhead);
-            return fixed;
-        };
+        const auto with_tokens = [&](uint32_t tokens) { return fixed_of(measured, with_ubatch(options, tokens)); };
         const MemoryPlan plan = choose_ubatch(options.ubatch_tokens > 0 ? std::vector{options.ubatch_tokens}
                                                                         : ubatch_candidates(options.ctx_tokens),
-                                              fixed_of, layout, machine, options.wishes);
+                                              with_tokens, layout, machine, options.wishes);
         placement = std::move(measured.placement);
         measured.model.reset();
         malloc_trim(0); // what the measurement used goes back before the weights come
@@ -112,16 +107,13 @@ class Planner::Impl {
         return mixed ? *mixed : plan_with(Kernels::plain);
     }
 
-    // As the first measurement found it, which has the largest ubatch. What later ones find grows with their number,
-    // and a budget that a refusal names must not depend on that.
-    uint64_t overhead_of(uint32_t ctx_tokens, uint64_t measured_bytes) {
-        if (!overhead_) {
-            overhead_ = {ctx_tokens, measured_bytes};
-        }
-        return overhead_with_context(layout, overhead_->second, overhead_->first, ctx_tokens);
+    // What the process holds without a context is what it was with the first model: freeing one leaves a little behind.
+    FixedBytes fixed_of(const Measurement &measured, const EngineOptions &wanted) {
+        rss_bytes_ = rss_bytes_.value_or(measured.rss_bytes);
+        return measure_context(measured, layout, wanted, *rss_bytes_);
     }
 
-    std::optional<std::pair<uint32_t, uint64_t>> overhead_; // of this context
+    std::optional<uint64_t> rss_bytes_;
     std::optional<Measurement> least_;
     std::map<uint32_t, FixedBytes> least_of_context_;
 };

@@ -28,12 +28,13 @@ class Planner {
     [[nodiscard]] const Machine &machine() const;
     [[nodiscard]] const EngineOptions &options() const; // resolved
 
-    // The plan with the options' context and wishes. Throws Error(budget) if there is none.
+    // The plan with the options' context and wishes. Throws Error(budget) if there is none, or for a context so long
+    // that even asking would take more than the machine can give.
     PlannedRun plan();
 
     // What the options cannot do without with another context: the smallest ubatch and, where they name no kernels,
     // plain ones. A budget that this does not fit into is refused. Throws Error(budget) for a context so long that even
-    // asking would take more than the budget.
+    // asking would take more than the machine can give.
     FixedBytes least(uint32_t ctx_tokens);
     [[nodiscard]] uint32_t least_ubatch(uint32_t ctx_tokens) const;
     [[nodiscard]] Kernels least_kernels() const;

@@ -27,7 +27,7 @@ uint32_t crossing(const Point &a, const Point &b, uint64_t budget_bytes) {
 } // namespace
 
 std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t budget_bytes, const NeedOfContext &need_of) {
-    uint32_t high = (refused_tokens + (ctx_tokens_step - 1)) / ctx_tokens_step; // does not fit
+    uint32_t high = refused_tokens / ctx_tokens_step + (refused_tokens % ctx_tokens_step > 0 ? 1 : 0); // does not fit
     if (high <= 1) {
         return std::nullopt;
     }

@@ -177,10 +177,7 @@ void use_remainder(const std::vector<SizeClass> &classes, uint64_t bytes, std::v
 
 // What a budget must hold for make_plan() to accept it, a little more than this measurement needs included.
 Need need_of(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes) {
-    uint64_t arena = 0;
-    for (const SizeClass &size_class : layout.size_classes) {
-        arena += floor_slots(size_class) * size_class.slot_bytes;
-    }
+    uint64_t arena = floor_bytes(layout);
     if (wishes.cache_share) {
         arena = std::max(arena, cache_bytes(*wishes.cache_share, all_experts_bytes(layout)));
     }
@@ -204,6 +201,14 @@ void choose_budget(MemoryPlan &plan, const Need &need, const Machine &machine, c
 } // namespace
 
 uint64_t default_reserve(uint64_t budget_bytes) { return std::min(budget_bytes / reserve_share, reserve_max); }
+
+uint64_t floor_bytes(const ModelLayout &layout) {
+    uint64_t bytes = 0;
+    for (const SizeClass &size_class : layout.size_classes) {
+        bytes += floor_slots(size_class) * size_class.slot_bytes;
+    }
+    return bytes;
+}
 
 uint64_t all_experts_bytes(const ModelLayout &layout) {
     uint64_t bytes = 0;
@@ -235,7 +240,7 @@ MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const M
         LARDER_CHECK(size_class.slot_bytes > 0);
         plan.slots.push_back(floor_slots(size_class));
     }
-    plan.floor_bytes = bytes_of(classes, plan.slots);
+    plan.floor_bytes = floor_bytes(layout);
     uint64_t arena_least = plan.floor_bytes;
     if (wishes.cache_share) {
         arena_least = cache_bytes(*wishes.cache_share, all_experts_bytes(layout));

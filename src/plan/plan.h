@@ -83,6 +83,8 @@ MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const M
 // The smallest budget in whole MiB that make_plan() accepts, that MiB included.
 uint64_t smallest_budget(const ModelLayout &layout, const FixedBytes &fixed, const PlanWishes &wishes);
 
+// Slots for one token's experts: the floor.
+uint64_t floor_bytes(const ModelLayout &layout);
 // Slots for all experts.
 uint64_t all_experts_bytes(const ModelLayout &layout);
 // The share of the experts that the slots hold: of the size class that has the fewest, as an expert is there only with
@@ -97,9 +99,10 @@ std::vector<uint32_t> ubatch_candidates(uint32_t ctx_tokens);
 using FixedOfUbatch = std::function<FixedBytes(uint32_t ubatch_tokens)>;
 
 // The plan with the largest of `candidates` (largest first, not empty) that leaves the arena at least 7/8 of what the
-// smallest leaves it: larger ubatches read less in prefill, but their compute buffers are taken from the arena. Asks
-// `fixed_of`, which takes time, for no more candidates than it needs: first the largest, alone if all experts fit
-// beside it, then the smallest, then the others downwards. Throws what make_plan() throws for the smallest.
+// smallest leaves it, and all experts in it if that does: larger ubatches read less in prefill, but their compute
+// buffers are taken from the arena. Asks `fixed_of`, which takes time, for no more candidates than it needs: first the
+// largest, alone if all experts fit beside it, then the smallest, then the others downwards. Throws what make_plan()
+// throws for the smallest.
 MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfUbatch &fixed_of,
                          const ModelLayout &layout, const Machine &machine, const PlanWishes &wishes);
 

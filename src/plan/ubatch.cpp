@@ -66,8 +66,10 @@ MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfU
         return *plan;
     }
     MemoryPlan smallest = plan_of(candidates.back()); // its refusal is the one that counts
+    const bool all_can_stay = holds_all(smallest, layout);
     for (size_t i = 1; i < candidates.size(); i++) {
-        if (plan && leaves_enough(plan->arena_bytes, smallest.arena_bytes)) {
+        if (plan &&
+            (all_can_stay ? holds_all(*plan, layout) : leaves_enough(plan->arena_bytes, smallest.arena_bytes))) {
             return *plan;
         }
         plan = i + 1 < candidates.size() ? plan_if_it_fits(candidates[i]) : smallest;

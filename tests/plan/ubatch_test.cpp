@@ -95,6 +95,13 @@ TEST(ChooseUbatch, IsTheLargestWhereAllExpertsFitBesideIt) {
     EXPECT_EQ(measured.plan(all, smallest_leaves(8192 + 4086 - 1025)).ubatch_tokens, 256U);
 }
 
+TEST(ChooseUbatch, KeepsAllExpertsInTheArenaWhereTheSmallestDoes) {
+    Measured measured = in_proportion();
+    EXPECT_EQ(measured.plan(all, smallest_leaves(8192 + 149)).ubatch_tokens, 256U) << "beside 512 a MiB is missing";
+    EXPECT_EQ(measured.plan(all, smallest_leaves(8192)).ubatch_tokens, 32U);
+    EXPECT_EQ(measured.plan(all, smallest_leaves(8191)).ubatch_tokens, 512U) << "some are read anyway";
+}
+
 TEST(ChooseUbatch, IsTheLargestWhereItIsTheUserWhoBoundsTheArena) {
     PlanWishes wishes = smallest_leaves(600);
     wishes.arena_bytes = 100 * MiB;

@@ -95,8 +95,11 @@ std::vector<std::string> arguments_of(const VerifyFlags &flags, const EngineFlag
     return arguments;
 }
 
-std::vector<std::string> larders_arguments(const VerifyFlags &flags, const std::string &ram) {
-    std::vector<std::string> arguments = arguments_of(flags, flags.engine);
+std::vector<std::string> larders_arguments(const VerifyFlags &flags, const std::string &ram,
+                                           const std::string &kernels) {
+    EngineFlags engine = flags.engine;
+    engine.kernels = kernels;
+    std::vector<std::string> arguments = arguments_of(flags, engine);
     if (!ram.empty()) {
         arguments.insert(arguments.end(), {"--ram", ram});
     }
@@ -126,14 +129,15 @@ struct Planned {
 
 // A budget that will be refused is refused here, before stock llama.cpp has run for an hour.
 Planned planned_with(const VerifyFlags &flags, const std::string &ram) {
-    std::vector<std::string> arguments = larders_arguments(flags, ram);
+    std::vector<std::string> arguments = larders_arguments(flags, ram, flags.engine.kernels);
     arguments.emplace_back("--plan");
     const VerifySide side = run_verify_side("larder", arguments);
     return {side.figures.at("kernels"), side.figures.at("ubatch_tokens")};
 }
 
-// The path of kernels of each budget. All sides must have the same ubatch, since another one gives other last bits:
-// where the user names none, `flags` get the smallest that any of the budgets would have.
+// The path of kernels of each budget, to be named to its side: with another ubatch the plan might choose another. All
+// sides must have the same ubatch, since another one gives other last bits: where the user names none, `flags` get the
+// smallest that any of the budgets would have.
 std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<std::string> &budgets) {
     std::vector<Planned> planned;
     for (const std::string &ram : budgets) {
@@ -142,11 +146,8 @@ std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<std::str
     }
     flags.engine.options.ubatch_tokens = std::ranges::min(planned, {}, &Planned::ubatch_tokens).ubatch_tokens;
     std::vector<std::string> kernels;
-    for (size_t i = 0; i < budgets.size(); i++) {
-        if (planned[i].ubatch_tokens != flags.engine.options.ubatch_tokens) { // all experts may fit now
-            planned[i] = planned_with(flags, budgets[i]);
-        }
-        kernels.push_back(planned[i].kernels);
+    for (const Planned &each : planned) {
+        kernels.push_back(each.kernels);
     }
     return kernels;
 }
@@ -163,7 +164,11 @@ std::vector<Row> compare_bits(const VerifyFlags &flags, const std::vector<std::s
             stocks.push_back({kernels[i], run_stock(flags, kernels[i], {})});
             stock = std::prev(stocks.end());
         }
-        Row row{name_of(budgets[i]), run_verify_side("larder", larders_arguments(flags, budgets[i])), &*stock, {}, {}};
+        Row row{name_of(budgets[i]),
+                run_verify_side("larder", larders_arguments(flags, budgets[i], kernels[i])),
+                &*stock,
+                {},
+                {}};
         row.difference = first_difference(stock->side.rows, row.side.rows);
         row.passed = !row.difference;
         print_line(row.ram, row.side.figures,
@@ -184,7 +189,7 @@ std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<std:
     const double stocks_mean = mean_error(stocks.back().side);
     std::vector<Row> rows;
     for (const std::string &ram : budgets) {
-        std::vector<std::string> arguments = larders_arguments(flags, ram);
+        std::vector<std::string> arguments = larders_arguments(flags, ram, "fast");
         arguments.insert(arguments.end(), {"--reference", logits.path()});
         Row row{name_of(ram), run_verify_side("larder", arguments), &repacked, {}, {}};
         row.errors = errors_of(row.side, repacked.side, stocks_mean);
