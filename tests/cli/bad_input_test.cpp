@@ -130,13 +130,6 @@ TEST_F(BadInput, AnAnswerThatCannotBeWrittenIsAnError) {
     EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: No space left on device"));
 }
 
-TEST_F(BadInput, StatsOfAnEarlierRunDoNotPassForThoseOfOneThatFails) {
-    const std::string model = make_model(scratch_, "m.gguf", small_model);
-    const std::string stats = write("s.json", "{}");
-    EXPECT_EQ(larder({"run", "-m", model, "--ram", "20M", "-p", "x", "--stats", stats}).exit_code, 3);
-    EXPECT_FALSE(std::filesystem::exists(stats));
-}
-
 // Chat lines until the model was cut are answered; then the answer fails with its cause; then the file is whole again.
 TEST_F(BadInput, AFileThatShrinksWhileRunningFailsOneAnswerAndNotTheNext) {
     const std::string model = make_model(scratch_, "m.gguf", small_model);

@@ -8,6 +8,7 @@
 #include "cli/bench/side.h"
 #include "cli/bench/slice_rate.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
@@ -162,7 +163,10 @@ int bench(BenchFlags &flags) {
     const ModelLayout layout = open_layout(flags.engine.options.model_path);
     flags.engine.options.ctx_tokens = ctx_tokens_of(flags, tests);
     const std::vector<BenchRow> rows = rows_of(flags, tests);
-    check_writable(flags.svg, "--svg"); // not after an hour
+    std::vector<NamedFile> inputs = model_files("-m", flags.engine.options.model_path);
+    inputs.push_back({"-f", flags.prompt_file});
+    refuse_overwriting(inputs, {{"--svg", flags.svg}});
+    check_replaceable(flags.svg, "--svg"); // not after an hour
 
     BenchSetting setting = setting_of(layout);
     setting.cold = flags.cold;

@@ -1,6 +1,7 @@
 // larder run: answers a prompt, or chats.
 #include "base/bytes.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
 #include "cli/console/progress_bar.h"
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
@@ -166,8 +167,21 @@ int run(RunFlags &flags) {
     flags.sampling.seed = static_cast<uint32_t>(flags.seed);
     EngineOptions options = engine_options(flags.engine, flags.ram);
     options.residency = residency_of(flags.residency);
+// Before anything is touched.
+void check_outputs(const RunFlags &flags) {
+    const std::string &trace_path = flags.engine.options.trace_path;
+    if (flags.stats_path.empty() && trace_path.empty()) {
+        return;
+    }
+    std::vector<NamedFile> inputs = model_files("-m", flags.engine.options.model_path);
+    inputs.insert(inputs.end(), {{"-f", flags.prompt_file}, {"--grammar-file", flags.grammar_file}});
+    refuse_overwriting(inputs, {{"--stats", flags.stats_path}, {"--trace", trace_path}});
+    check_writable(trace_path, "--trace");
+}
+
     options.pager = pager_options(flags.page);
     refuse_unheeded(options.residency, flags.page, flags.ram, flags.engine.reserve, flags.engine.arena);
+    check_outputs(flags);
     if (options.residency == Residency::arena && !flags.no_profile && any_profile()) {
         use_profile(flags, options);
     }

@@ -1,6 +1,8 @@
 // larder simulate: replays routing traces through the store's replacement policies.
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
+#include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
 #include "cli/simulate/report.h"
 #include "replay/replay.h"
@@ -10,10 +12,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -108,16 +108,17 @@ SimulatedTrace simulate_trace(const std::string &path, const SimulateOptions &op
     return result;
 }
 
-void write_svg(const std::string &path, const std::string &svg) {
-    std::ofstream file(path, std::ios::binary);
-    file << svg;
-    file.close();
-    if (!file) {
-        throw Error::from_errno(errno, fmt::format("cannot write {} (--svg)", printable(path)));
+void check_output(const SimulateOptions &options) {
+    std::vector<NamedFile> inputs;
+    for (const std::string &path : options.traces) {
+        inputs.push_back({"TRACE", path});
     }
+    refuse_overwriting(inputs, {{"--svg", options.svg}});
+    check_replaceable(options.svg, "--svg");
 }
 
 int simulate(const SimulateOptions &options) {
+    check_output(options);
     Simulation simulation;
     simulation.policies = policies_from(options.policy);
     simulation.prefill_between = options.prefill_between;
@@ -126,7 +127,7 @@ int simulate(const SimulateOptions &options) {
         simulation.traces.push_back(simulate_trace(path, options, simulation.policies));
     }
     if (!options.svg.empty()) {
-        write_svg(options.svg, simulation_svg(simulation));
+        write_file(options.svg, simulation_svg(simulation), "--svg");
     }
     print_now(options.output == "json"  ? simulation_json(simulation)
               : options.output == "csv" ? simulation_csv(simulation)

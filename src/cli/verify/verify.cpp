@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/unique_fd.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/text_file.h"
 #include "cli/flags/engine_flags.h"
@@ -214,11 +215,23 @@ void throw_if_different(const Row &row) {
     }
 }
 
+// Before anything is touched, and not after an hour.
+void check_output(const VerifyFlags &flags) {
+    std::vector<NamedFile> inputs = model_files("-m", flags.engine.options.model_path);
+    if (!flags.against.empty()) {
+        const std::vector<NamedFile> stocks = model_files("--against", flags.against);
+        inputs.insert(inputs.end(), stocks.begin(), stocks.end());
+    }
+    inputs.push_back({"-f", flags.prompt_file});
+    refuse_overwriting(inputs, {{"--out", flags.out}});
+    check_replaceable(flags.out, "--out");
+}
+
 int verify(VerifyFlags &flags) {
+    check_output(flags);
     if (!flags.prompt_file.empty()) {
         flags.prompt = read_text_file(flags.prompt_file, "-f", MiB);
     }
-    check_writable(flags.out, "--out"); // not after an hour
     const std::vector<std::string> budgets = flags.ram.empty() ? std::vector<std::string>{""} : flags.ram;
     const std::vector<std::string> kernels = plan_all(flags, budgets);
     print_head();
