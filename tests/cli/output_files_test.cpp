@@ -58,6 +58,7 @@ TEST_F(OutputFiles, TheModelIsNeverReplaced) {
     }
     refused({"bench", "-m", model_, "--svg", model_}, model_, {"--svg", "-m"});
     refused({"verify", "-m", model_, "--out", model_}, model_, {"--out", "-m"});
+    refused({"tune", "-m", model_, "--profile", model_}, model_, {"--profile", "-m"});
     const std::string other = write("other.gguf", "not read before the check");
     refused({"verify", "-m", model_, "--against", other, "--out", other}, other, {"--out", "--against"});
 }
@@ -77,6 +78,7 @@ TEST_F(OutputFiles, NoOtherInputIsReplaced) {
             {"--trace", "--grammar-file"});
     refused({"bench", "-m", model_, "-f", text, "--svg", text}, text, {"--svg", "-f"});
     refused({"verify", "-m", model_, "-f", text, "--out", text}, text, {"--out", "-f"});
+    refused({"tune", "-m", model_, "-f", text, "--profile", text}, text, {"--profile", "-f"});
     refused({"simulate", text, "--svg", text}, text, {"--svg", "TRACE"});
 }
 

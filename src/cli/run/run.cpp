@@ -147,10 +147,17 @@ void read_files(RunFlags &flags) {
     }
 }
 
-// What larder tune has found for this model and budget goes where the user has said nothing.
+// What larder tune has found for this model and budget goes where the user has said nothing. What is wrong with it is
+// said, and it is not used.
 void use_profile(const RunFlags &flags, EngineOptions &options) {
-    const std::string path = profile_path(open_layout(options.model_path), flags.ram);
-    const std::optional<TuneProfile> profile = read_profile(path);
+    const ModelLayout layout = open_layout(options.model_path);
+    const std::string path = profile_path(layout, flags.ram);
+    std::optional<TuneProfile> profile;
+    try {
+        profile = read_profile(path, layout);
+    } catch (const Error &error) {
+        say("warning: {}\n", error.what());
+    }
     if (!profile) {
         return;
     }
