@@ -228,10 +228,14 @@ void add_bench(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<BenchFlags>();
     CLI::App *command =
         app.add_subcommand("bench", "measure prefill and decode under one or more budgets, as llama-bench does");
-    refuse_bad_budgets(command->add_option("--ram", flags->ram, "budgets, like 4G,8G,50%; each in a process of its own")
-                           ->delimiter(',')
-                           ->take_all()
-                           ->group("Model and memory"));
+    refuse_bad_budgets(
+        command
+            ->add_option("--ram", flags->ram,
+                         "budgets, like 4G,8G or 50% of what the machine or cgroup can give (default: all of "
+                         "that); each in a process of its own")
+            ->delimiter(',')
+            ->take_all()
+            ->group("Model and memory"));
     add_engine_flags(*command, flags->engine);
     command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
         ->check(CLI::PositiveNumber)

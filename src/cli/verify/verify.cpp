@@ -114,7 +114,7 @@ VerifySide run_stock(const VerifyFlags &flags, const std::string &kernels, const
     std::vector<std::string> arguments = arguments_of(flags, engine);
     arguments.emplace_back("--stock");
     arguments.insert(arguments.end(), logits.begin(), logits.end());
-    VerifySide side = run_verify_side("stock llama.cpp", arguments);
+    VerifySide side = run_verify_side(stock_name, arguments);
     print_line("stock", side.figures, kernels + " kernels");
     return side;
 }
@@ -257,7 +257,13 @@ void add_verify(CLI::App &app, CommandBody &body) {
         app.add_subcommand("verify", "compare larder's logits with stock llama.cpp's, bit for bit, in two processes");
     add_engine_flags(*command, flags->engine);
     refuse_bad_budgets(
-        command->add_option("--ram", flags->ram, "budget of larder's process; may be given several times")->take_all());
+        command
+            ->add_option("--ram", flags->ram,
+                         "budgets of larder's process, like 4G,8G or 50% of what the machine or cgroup can give "
+                         "(default: all of that)")
+            ->delimiter(',')
+            ->take_all()
+            ->group("Model and memory"));
     command->add_option("-p,--prompt", flags->prompt, "the prompt (default: a paragraph of English)");
     command->add_option("-f,--file", flags->prompt_file, "read the prompt from a file");
     command->add_option("--against", flags->against,
