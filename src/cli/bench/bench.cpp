@@ -195,7 +195,7 @@ void add_test_flags(CLI::App &command, BenchFlags &flags) {
     const CLI::Range tokens(0U, 1U << 24);
     add_list("-p,--n-prompt", flags.n_prompt, "tokens of prefill; 0 for no such test")->check(tokens);
     add_list("-n,--n-gen", flags.n_gen, "tokens of decode; 0 for no such test")->check(tokens);
-    add_list("--n-prompt-gen", flags.n_prompt_gen, "-pg: pairs of both, measured together")->check(tokens);
+    add_list("--n-prompt-gen", flags.n_prompt_gen, "pairs of both, measured together")->check(tokens);
     add_list("-d,--n-depth", flags.depth, "tokens in the context before each test")->check(tokens);
     command.add_option("-r,--repetitions", flags.repetitions, "of each test")
         ->check(CLI::Range(1U, 10'000U))
@@ -238,7 +238,7 @@ void add_bench(CLI::App &app, CommandBody &body) {
             ->group("Model and memory"));
     add_engine_flags(*command, flags->engine);
     command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1U, batch_tokens_max))
         ->capture_default_str()
         ->group("Computing and reading");
     add_test_flags(*command, *flags);

@@ -265,9 +265,9 @@ void add_prompt_flags(CLI::App &command, RunFlags &flags) {
     const auto given = [&flags](const std::string & /*text*/) { flags.one_answer = true; };
     CLI::Option *prompt = add("-p,--prompt", flags.prompt, "the prompt; without one, chat")->each(given);
     add("-f,--file", flags.prompt_file, "read the prompt from a file")->each(given)->excludes(prompt);
-    CLI::Option *raw = command.add_flag("--raw", flags.raw, "no chat template: continue the prompt as it is (-no-cnv)")
+    CLI::Option *raw = command.add_flag("--raw", flags.raw, "no chat template: continue the prompt as it is")
                            ->group("Prompt and answer");
-    add("--system-prompt", flags.system_prompt, "-sys: what the model shall be")->excludes(raw);
+    add("--system-prompt", flags.system_prompt, "what the model shall be")->excludes(raw);
     add("-n,--predict,--n-predict", flags.n_predict, "tokens to generate; -1: until the answer ends")
         ->capture_default_str();
     add("--stats", flags.stats_path, "write figures as JSON to a file at exit, and on SIGUSR2");
@@ -293,7 +293,7 @@ void add_run(CLI::App &app, CommandBody &body) {
         ->add_flag("--no-profile", flags->no_profile, "do not use what larder tune has found for this model and budget")
         ->group("Computing and reading");
     command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1U, batch_tokens_max))
         ->capture_default_str()
         ->group("Computing and reading");
     add_prompt_flags(*command, *flags);

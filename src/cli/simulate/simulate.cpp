@@ -141,7 +141,7 @@ void add_simulate(CLI::App &app, CommandBody &body) {
     constexpr uint32_t prefill_max = 1U << 20;
     auto options = std::make_shared<SimulateOptions>();
     CLI::App *command =
-        app.add_subcommand("simulate", "Replay routing traces: hit rates of replacement policies beside Belady's MIN");
+        app.add_subcommand("simulate", "replay routing traces: hit rates of replacement policies beside Belady's MIN");
     command->add_option("trace", options->traces, "routing traces, see docs/traces.md")->required();
     command->add_option("--slots", options->slots, "sizes of the cache: shares or numbers of experts")
         ->capture_default_str();
