@@ -167,13 +167,6 @@ void use_profile(const RunFlags &flags, EngineOptions &options) {
     }
 }
 
-int run(RunFlags &flags) {
-    Signals signals; // before any other thread
-    StatsFile stats_file(flags.stats_path);
-    read_files(flags);
-    flags.sampling.seed = static_cast<uint32_t>(flags.seed);
-    EngineOptions options = engine_options(flags.engine, flags.ram);
-    options.residency = residency_of(flags.residency);
 // Before anything is touched.
 void check_outputs(const RunFlags &flags) {
     const std::string &trace_path = flags.engine.options.trace_path;
@@ -186,9 +179,16 @@ void check_outputs(const RunFlags &flags) {
     check_writable(trace_path, "--trace");
 }
 
+int run(RunFlags &flags) {
+    Signals signals; // before any other thread
+    check_outputs(flags);
+    StatsFile stats_file(flags.stats_path);
+    read_files(flags);
+    flags.sampling.seed = static_cast<uint32_t>(flags.seed);
+    EngineOptions options = engine_options(flags.engine, flags.ram);
+    options.residency = residency_of(flags.residency);
     options.pager = pager_options(flags.page);
     refuse_unheeded(options.residency, flags.page, flags.ram, flags.engine.reserve, flags.engine.arena);
-    check_outputs(flags);
     if (options.residency == Residency::arena && !flags.no_profile && any_profile()) {
         use_profile(flags, options);
     }
@@ -197,7 +197,6 @@ void check_outputs(const RunFlags &flags) {
         options.on_plan = [&](const ModelLayout &layout, const MemoryPlan &plan) {
             announce(layout, plan, flags.engine.options.ctx_tokens);
         };
-        announce_residency(options);
         // On a terminal the answer's last line may not be at its end.
         options.on_resize = [newline = isatty(STDOUT_FILENO) != 0 ? "\n" : ""](const std::string &what) {
             say("{}note: {}\n", newline, what);
@@ -205,6 +204,7 @@ void check_outputs(const RunFlags &flags) {
     }
     const std::unique_ptr<Engine> engine = Engine::open(options);
     if (!flags.quiet) {
+        announce_residency(options);
         say("kernels: {}\n", to_string(engine->kernels()));
     }
     if (!engine->reader_info().notice.empty()) {
