@@ -243,7 +243,8 @@ void add_bench(CLI::App &app, CommandBody &body) {
         ->group("Computing and reading");
     add_test_flags(*command, *flags);
     add_page_flags(*command, flags->page);
-    command->add_flag("--no-probe", flags->no_probe, "do not measure the disk: there is no T_io and no limit then");
+    command->add_flag("--no-probe", flags->no_probe,
+                      "do not measure the disk: no T_io then, and a limit only where no expert is read");
     command->add_option("-o,--output", flags->output, "md, csv, json or jsonl")
         ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
         ->capture_default_str();
