@@ -155,6 +155,20 @@ TEST_F(Probe, RefusesWhatItCannotMeasure) {
     refused({}, 2, "path");
 }
 
+// A stack that fits nowhere stands for the limit of processes, which root does not have.
+TEST_F(Probe, SaysThatThreadsCannotBeStarted) {
+    std::ofstream(scratch_ / "some.bin") << std::string(MiB, 'x');
+    const Finished result = run({"/bin/sh", "-c",
+                                 "ulimit -s 200000000000 && exec " + std::string(LARDER_PROGRAM) +
+                                     " probe --seconds 0.1 -t 3 " + (scratch_ / "some.bin")});
+    if (result.exit_code == 2) {
+        GTEST_SKIP() << "no such limit can be set: " << result.err;
+    }
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("cannot start 1 thread(s) to read memory: "));
+    EXPECT_THAT(result.err, HasSubstr("(ulimit -u)"));
+}
+
 TEST_F(Probe, ReadsWhatOnlyBeginsLikeAModelAsAnyFile) {
     std::ofstream(scratch_ / "broken.gguf") << "GGUF" << std::string(2 * MiB, 'x');
     const Finished result = probe({scratch_ / "broken.gguf"});
