@@ -32,9 +32,10 @@ bool same_file(const std::string &a, const std::string &b) {
     return !exists_a && !exists_b && future_path(a) == future_path(b);
 }
 
-void refuse_if_same(const NamedFile &output, const NamedFile &other, const char *what) {
+void refuse_if_same(const NamedFile &output, const NamedFile &other, const char *why) {
     if (!output.path.empty() && !other.path.empty() && same_file(output.path, other.path)) {
-        throw Error(ErrorKind::usage, fmt::format("{}: {} {} {}", output.flag, output.path, what, other.flag),
+        throw Error(ErrorKind::usage,
+                    fmt::format("{}: {} is a file that {} names{}", output.flag, output.path, other.flag, why),
                     "name another file");
     }
 }
@@ -58,10 +59,10 @@ std::vector<NamedFile> model_files(const std::string &flag, const std::string &p
 void refuse_overwriting(const std::vector<NamedFile> &inputs, const std::vector<NamedFile> &outputs) {
     for (size_t i = 0; i < outputs.size(); i++) {
         for (const NamedFile &input : inputs) {
-            refuse_if_same(outputs[i], input, "would replace what is read as");
+            refuse_if_same(outputs[i], input, ", and would be lost");
         }
         for (size_t j = 0; j < i; j++) {
-            refuse_if_same(outputs[i], outputs[j], "is what is to be written as");
+            refuse_if_same(outputs[i], outputs[j], " too");
         }
     }
 }
