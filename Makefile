@@ -3,6 +3,7 @@
 .PHONY: help setup configure build demo test check sanitize bench show format clean
 
 help:
+	@echo "make build     build all: build/release/larder, the tools beside it, tests and benchmarks"
 	@echo "make demo      build larder and run a model bigger than its budget"
 	@echo "make test      build and run all tests"
 	@echo "make check     format, static analysis and layering"
@@ -34,10 +35,12 @@ check: build
 sanitize: setup
 	@scripts/sanitize.sh
 
-bench: build
+bench: configure
+	@cmake --build --preset release --target store_bench
 	@build/release/bench/store_bench
 
-show: build
+show: configure
+	@cmake --build --preset release --target larder larder-make-recite store_bench touched_slices
 	@bench/show.sh $(SHOW)
 
 format: setup

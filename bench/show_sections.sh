@@ -45,7 +45,8 @@ spread() { # FORMAT NUMBERS...: the median, and where there are more the smalles
 gib() { calc %.2f "$1 / 2^30"; }
 mib() { calc %.1f "$1 / 2^20"; }
 
-met() { # VALUE OPERATOR TARGET
+met() { # VALUE OPERATOR TARGET: nothing where figures mean nothing
+    ! $quick || return 0
     [[ $1 =~ [0-9] && $3 =~ [0-9] ]] || { printf -- - && return; }
     awk "BEGIN { exit !($1 $2 $3) }" && printf yes || printf no
 }

@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console/terminal.h"
-#include "cli/flags/engine_flags.h"
+#include "cli/flags/short_names.h"
 #include "engine/engine.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,9 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace {
@@ -32,6 +34,27 @@ int report(const CLI::ParseError &error, const CLI::App &app, const std::vector<
     }
     return report({larder::ErrorKind::usage, error.what(),
                    fmt::format("see larder{} --help", chosen.empty() ? "" : " " + chosen.front()->get_name())});
+}
+
+// What --help and --version ask for.
+int print(const CLI::ParseError &request, const CLI::App &app) {
+    std::ostringstream text;
+    const int code = app.exit(request, text);
+    try {
+        larder::print_now(text.str());
+    } catch (const larder::Error &error) {
+        return report(error);
+    }
+    return code;
+}
+
+// Threads are what larder's own code asks the system for outside of an Error.
+larder::Error from_system(const std::system_error &error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+        return {larder::ErrorKind::io, fmt::format("cannot start a thread: {}", error.code().message()),
+                "raise the limit of processes (ulimit -u)"};
+    }
+    return {larder::ErrorKind::io, error.what()};
 }
 
 // OpenMP's threads spin for milliseconds at a barrier before they sleep. Where another program wants one of the cores,
@@ -57,7 +80,7 @@ int main(int argc, char **argv) {
                  "larder"};
     app.set_version_flag("--version", fmt::format("larder {} (llama.cpp {})", LARDER_VERSION, larder::llama_version()));
     app.require_subcommand(1);
-    app.get_formatter()->column_width(36);
+    app.formatter(larder::help_formatter()); // before the subcommands, which take it over
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // as llama.cpp
 
     larder::CommandBody body;
@@ -80,11 +103,13 @@ int main(int argc, char **argv) {
         larder::print_now(""); // what a command printed and could not be written is an error
         return code;
     } catch (const CLI::ParseError &error) {
-        return error.get_exit_code() == 0 ? app.exit(error) : report(error, app, arguments); // 0: --help, --version
+        return error.get_exit_code() == 0 ? print(error, app) : report(error, app, arguments);
     } catch (const larder::Error &error) {
         return report(error);
     } catch (const std::bad_alloc &) {
         return report({larder::ErrorKind::io, "out of memory", "lower --ram or -c"});
+    } catch (const std::system_error &error) {
+        return report(from_system(error));
     } catch (const std::exception &error) {
         return report({larder::ErrorKind::engine, error.what()});
     }

@@ -13,6 +13,11 @@ namespace {
 
 double per_second(uint64_t tokens, double ms) { return ms > 0 ? static_cast<double>(tokens) * 1000.0 / ms : 0; }
 
+// "-" where nothing was evaluated.
+std::string rate_text(uint64_t tokens, double ms) {
+    return tokens > 0 ? fmt::format("{:.2f}", per_second(tokens, ms)) : "-";
+}
+
 double hit_rate(const StoreStats &store) {
     const uint64_t accesses = store.expert_hits + store.expert_misses;
     return accesses > 0 ? static_cast<double>(store.expert_hits) / static_cast<double>(accesses) : 0;
@@ -90,10 +95,9 @@ std::string stats_json(const Engine &engine) {
 
 std::string stats_line(const Engine &engine) {
     const EngineStats stats = engine.stats();
-    std::string line =
-        fmt::format("prompt {} tokens, {:.2f} tok/s | decode {} tokens, {:.2f} tok/s | first token {:.0f} ms",
-                    stats.prompt_tokens, per_second(stats.prompt_tokens, stats.prompt_ms), stats.decode_tokens,
-                    per_second(stats.decode_tokens, stats.decode_ms), stats.ttft_ms);
+    std::string line = fmt::format("prompt {} tokens, {} tok/s | decode {} tokens, {} tok/s | first token {:.0f} ms",
+                                   stats.prompt_tokens, rate_text(stats.prompt_tokens, stats.prompt_ms),
+                                   stats.decode_tokens, rate_text(stats.decode_tokens, stats.decode_ms), stats.ttft_ms);
     const std::string swap = fmt::format("swap {}", format_bytes(stats.memory.vm_swap_bytes));
     if (stats.page) {
         line += fmt::format(" | hit rate {:.1f} %, {} dropped, {} read", 100 * hit_rate(stats.store),

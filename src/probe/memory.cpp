@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "probe/probe.h"
 
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -12,7 +13,9 @@
 #include <chrono>
 #include <cstring>
 #include <latch>
+#include <numeric>
 #include <span>
+#include <system_error>
 #include <thread>
 
 namespace larder {
@@ -64,26 +67,33 @@ MemorySample measure(std::span<const uint64_t> words, uint32_t n_thread, double 
     std::vector<double> rates(n_thread);
     std::vector<std::thread> threads;
     const size_t share = words.size() / n_thread;
-    for (uint32_t t = 0; t < n_thread; t++) {
-        threads.emplace_back([&, t] {
-            ready.arrive_and_wait();
-            const Clock::time_point begin = Clock::now();
-            uint64_t passes = 0;
-            double passed = 0;
-            do {
-                sink += sum_of(words.subspan(t * share, share));
-                passes++;
-                passed = std::chrono::duration<double>(Clock::now() - begin).count();
-            } while (passed < seconds);
-            rates[t] = static_cast<double>(passes * share * sizeof(uint64_t)) / passed;
-        });
+    const auto read_share = [&](uint32_t t) {
+        ready.arrive_and_wait();
+        const Clock::time_point begin = Clock::now();
+        uint64_t passes = 0;
+        double passed = 0;
+        do {
+            sink += sum_of(words.subspan(t * share, share));
+            passes++;
+            passed = std::chrono::duration<double>(Clock::now() - begin).count();
+        } while (passed < seconds);
+        rates[t] = static_cast<double>(passes * share * sizeof(uint64_t)) / passed;
+    };
+    int failure = 0;
+    try {
+        for (uint32_t t = 0; t < n_thread; t++) {
+            threads.emplace_back(read_share, t);
+        }
+    } catch (const std::system_error &error) {
+        failure = error.code().value();
+        ready.count_down(n_thread - static_cast<uint32_t>(threads.size())); // those that run do not wait for more
     }
-    MemorySample sample{n_thread, 0};
-    for (uint32_t t = 0; t < n_thread; t++) {
-        threads[t].join();
-        sample.bytes_per_second += rates[t];
+    std::ranges::for_each(threads, &std::thread::join);
+    if (failure != 0) {
+        throw Error::from_errno(failure, fmt::format("cannot start {} thread(s) to read memory", n_thread),
+                                "take fewer (-t), or raise the limit of processes (ulimit -u)");
     }
-    return sample;
+    return {n_thread, std::accumulate(rates.begin(), rates.end(), 0.0)};
 }
 
 } // namespace

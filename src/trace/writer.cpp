@@ -16,7 +16,8 @@ class TraceWriter::Impl {
         errno = 0;
         file_.open(path, std::ios::binary | std::ios::trunc);
         if (!file_) {
-            throw Error::from_errno(errno, fmt::format("creating the trace {}", path), "check its folder");
+            throw Error::from_errno(errno, fmt::format("cannot write the trace {}", path),
+                                    "name a file that can be written");
         }
     }
 
@@ -49,7 +50,8 @@ class TraceWriter::Impl {
   private:
     void check() {
         if (!file_) {
-            throw Error::from_errno(errno, fmt::format("writing the trace {}", path_));
+            throw Error::from_errno(errno, fmt::format("cannot write the trace {}", path_),
+                                    "free some space or name another file");
         }
     }
 

@@ -166,7 +166,11 @@ TEST_F(Bench, ReportsARefusedBudgetAndMeasuresTheOthers) {
     expect_measured(rows[1]);
     const Finished table = bench(model(), {"--ram", "10M", "-p", "4", "-n", "4"});
     EXPECT_EQ(table.exit_code, 3) << "all were refused";
-    EXPECT_THAT(table.out, HasSubstr("use --ram "));
+    EXPECT_THAT(table.out, HasSubstr(" refused | "));
+    const size_t below = table.out.find("\n10M, pp4: ");
+    ASSERT_NE(below, std::string::npos) << table.out;
+    EXPECT_EQ(table.out.find('|', below), std::string::npos) << "the refusal stands below the table";
+    EXPECT_THAT(table.out.substr(below), HasSubstr("use --ram "));
 }
 
 TEST_F(Bench, SaysWhenAModelCannotDecodeATokenAgain) {

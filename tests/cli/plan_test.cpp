@@ -156,7 +156,9 @@ TEST_F(Plan, ARefusalNamesTheLargestContextThatFits) {
         EXPECT_EQ(plan(with_context(largest + 2048)).exit_code, 3) << largest;
     }
     EXPECT_EQ(plan_json({"--ram", "20M", "-c", "4096"}, 3).at("ctx_tokens_max"), nullptr) << "none fits";
-    EXPECT_THAT(plan({"--ram", "20M", "-c", "4096"}).err, HasSubstr("no shorter context fits"));
+    const std::string none = plan({"--ram", "20M", "-c", "4096"}).err;
+    EXPECT_THAT(none, HasSubstr(" or more; no shorter context fits"));
+    EXPECT_THAT(none, testing::Not(HasSubstr("lower -c")));
 }
 
 TEST_F(Plan, SequencesShareTheContextButEachHasItsRecurrentState) {

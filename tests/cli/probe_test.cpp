@@ -144,9 +144,29 @@ TEST_F(Probe, RefusesWhatItCannotMeasure) {
     refused({scratch_ / "small.bin"}, 2, "no read of 256 KiB fits into");
     refused({scratch_ / "small.bin", "--sizes", "many"}, 2, "--sizes: 'many' is not a size");
     refused({scratch_ / "small.bin", "--depths", "0"}, 2, "a depth of 0");
+    refused({scratch_ / "", "--size", "1"}, 2,
+            "--size: no read of 256 KiB fits into a file of 1 B in " + (scratch_ / ""));
+    refused({scratch_ / "", "--size", "1"}, 2, "; give 256K or more");
+    refused({scratch_ / "", "--size", "64K", "--sizes", "4K,128K"}, 2, "; give 128K or more");
+    refused({scratch_ / "", "--size", "1000000T"}, 2, "--size: ");
+    refused({scratch_ / "", "--size", "1000000T"}, 2, " has free; lower it or name another directory");
     refused({"/dev/null"}, 1, "is not a file");
     refused({"/proc"}, 1, "/proc");
     refused({}, 2, "path");
+}
+
+// A stack that fits nowhere stands for the limit of processes, which root does not have.
+TEST_F(Probe, SaysThatThreadsCannotBeStarted) {
+    std::ofstream(scratch_ / "some.bin") << std::string(MiB, 'x');
+    const Finished result = run({"/bin/sh", "-c",
+                                 "ulimit -s 200000000000 && exec " + std::string(LARDER_PROGRAM) +
+                                     " probe --seconds 0.1 -t 3 " + (scratch_ / "some.bin")});
+    if (result.exit_code == 2) {
+        GTEST_SKIP() << "no such limit can be set: " << result.err;
+    }
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("cannot start 1 thread(s) to read memory: "));
+    EXPECT_THAT(result.err, HasSubstr("(ulimit -u)"));
 }
 
 TEST_F(Probe, ReadsWhatOnlyBeginsLikeAModelAsAnyFile) {

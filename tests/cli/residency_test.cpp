@@ -71,6 +71,9 @@ TEST_F(Residencies, RefuseFlagsThatTheyWouldNotHeed) {
         EXPECT_THAT(result.err, HasSubstr(text));
     };
     refused({"--residency", "page", "--kernels", "repacked"}, "comes back as zeros; use --kernels plain or mixed");
+    EXPECT_THAT(larder({"run", "-m", model(), "-p", "a", "--residency", "page", "--kernels", "repacked"}).err,
+                testing::StartsWith("error: "))
+        << "nothing is announced that is then refused";
     refused({"--residency", "page", "--ram", "1G"}, "--ram: residency 'page' keeps no budget");
     refused({"--residency", "stock", "--ram", "1G"}, "--ram: residency 'stock' keeps no budget");
     refused({"--residency", "stock", "--arena", "1G"}, "--arena: residency 'stock' keeps no budget");

@@ -91,6 +91,12 @@ TEST_F(Run, TheStatsFileHasEveryFigureThatIsPromised) {
     EXPECT_THAT(result.err, HasSubstr("hit rate"));
 }
 
+TEST_F(Run, WhatWasNotEvaluatedHasNoRate) {
+    const Finished result = larder({"run", "-m", model_, "-p", "a", "-n", "1"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("decode 0 tokens, - tok/s"));
+}
+
 TEST_F(Run, MlockLocksWhatTheBudgetHolds) {
     const Finished result = larder({"run", "-m", model_, "--ram", "200M", "--mlock", "-p", "hello there", "-n", "5",
                                     "--temp", "0", "--stats", scratch_ / "s.json"});

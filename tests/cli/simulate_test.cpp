@@ -7,7 +7,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <vector>
 
 namespace larder::test {
@@ -49,8 +54,9 @@ class Simulate : public testing::Test {
 
 TEST_F(Simulate, PrintsATableForEachTrace) {
     const std::string out = printed({"simulate", trace("a.jsonl"), trace("b.jsonl", 2), "--slots", "10%,48"});
-    for (const char *text : {"a.jsonl: 6 layers of 32 experts, 3 used, 60 tokens decoded", "b.jsonl: ",
-                             "| slots | of all | lru | decayed | lfru | MIN |", "| 19 | 9.9 % |", "| 48 | 25.0 % |"}) {
+    for (const char *text : {"a.jsonl: 6 layers of 32 experts, 3 used, 60 tokens decoded",
+                             "b.jsonl: ", "| experts cached | of all | lru | decayed | lfru | MIN |", "| 19 | 9.9 % |",
+                             "| 48 | 25.0 % |"}) {
         EXPECT_THAT(out, HasSubstr(text));
     }
 }
@@ -96,6 +102,22 @@ TEST_F(Simulate, SaysWhatAPrefillBetweenTwoDecodesCosts) {
                 testing::ContainsRegex("[0-9] \\(-[0-9]+\\.[0-9]\\)"));
 }
 
+// A shell's background jobs begin with SIGINT ignored.
+TEST_F(Simulate, EndsOnCtrlCInTheBackgroundToo) {
+    const std::string pipe = scratch_ / "pipe";
+    ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    Process process({"/bin/sh", "-c", "trap '' INT; exec " + std::string(LARDER_PROGRAM) + " simulate " + pipe});
+    int writer = -1;
+    for (int i = 0; i < 6000 && writer < 0; i++) { // until it waits for the trace
+        writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK);
+        usleep(1000);
+    }
+    ASSERT_GE(writer, 0);
+    process.signal(SIGINT);
+    EXPECT_EQ(process.wait().exit_code, 130);
+    close(writer);
+}
+
 TEST_F(Simulate, BadInputIsExplained) {
     const std::string path = trace("a.jsonl");
     refused({"simulate"}, 2, "trace");
@@ -106,6 +128,7 @@ TEST_F(Simulate, BadInputIsExplained) {
     refused({"simulate", path, "--policy", "best"}, 2, "lru, decayed, lfru");
     refused({"simulate", path, "-o", "xml"}, 2, "--output");
     refused({"simulate", path, "--prefill-between", "0"}, 2, "--prefill-between");
+    refused({"simulate", path, "--prefill-between", "65537"}, 2, "--prefill-between");
     refused({"simulate", path, "--prefill-between", "4", "--warm"}, 2, "--warm");
     refused({"simulate", path, "--svg", scratch_ / "no/such/folder.svg"}, 1, "folder.svg");
     std::ofstream(scratch_ / "notes.txt") << "dear diary\n";

@@ -6,7 +6,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -82,20 +86,67 @@ TEST_F(Tune, VariesWhatTheUserLeavesOpen) {
     EXPECT_EQ(arenas.size(), 3U);
 }
 
-TEST_F(Tune, IgnoresAProfileThatIsNone) {
+TEST_F(Tune, AProfileThatIsNoneIsSaidAndNotUsed) {
     const json result = json::parse(tune({"-t", "1", "-ub", "32", "--io-depth", "8", "--arena", "64M"}).out);
-    std::ofstream(result.at("profile").get<std::string>()) << "{\"larder_profile\": 1, \"threads\": \"many\"}";
-    const Finished used = answer({"--ram", "1G"});
-    EXPECT_EQ(used.exit_code, 0);
-    EXPECT_THAT(used.err, Not(HasSubstr("larder tune")));
+    const std::string path = result.at("profile");
+    const json good = json::parse(contents(path));
+    const auto said = [&](const std::string &why) {
+        const Finished used = answer({"--ram", "1G", "-q"});
+        EXPECT_EQ(used.exit_code, 0) << used.err;
+        EXPECT_THAT(used.err, testing::StartsWith("warning: " + path + " is no profile of larder tune: " + why));
+        EXPECT_THAT(used.err, testing::EndsWith("; remove it, or run with --no-profile\n"));
+        EXPECT_EQ(std::count(used.err.begin(), used.err.end(), '\n'), 1) << used.err;
+    };
+    const auto said_with = [&](const char *key, const json &value, const std::string &why) {
+        json bad = good;
+        bad[key] = value;
+        std::ofstream(path) << bad;
+        said(why);
+    };
+    said_with("threads", "many", "its threads is no whole number");
+    said_with("threads", -1, "its threads is no whole number");
+    said_with("threads", 513, "its threads is 513, not one of 1 to 512");
+    said_with("io_depth", 0, "its io_depth is 0, not one of 1 to 1024");
+    said_with("ubatch_tokens", 0, "its ubatch_tokens is 0, not one of 1 to");
+    said_with("arena_bytes", UINT64_MAX, "its arena_bytes is 18446744073709551615, not one of 0 to");
+    said_with("arena_bytes", 1, "its arena_bytes do not hold one token's experts");
+    said_with("larder_profile", 2, "it is not of version 1");
+    for (const char *text : {"", "dear diary", "[]"}) {
+        std::ofstream(path) << text;
+        said("it is not a JSON object");
+    }
+    std::ofstream(path) << std::string(65537, '[');
+    said("it has more than 64 KiB");
+    EXPECT_EQ(answer({"--ram", "1G", "-q", "--no-profile"}).err, "");
+
+    std::filesystem::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    said("it is not a regular file");
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    said("it is not a regular file");
 }
 
 TEST_F(Tune, RefusesWhatItCannotDo) {
     EXPECT_EQ(tune({"-c", "8"}).exit_code, 2);
     EXPECT_EQ(tune({"-p", "0", "-n", "0"}).exit_code, 2);
     EXPECT_EQ(tune({"--ram", "1M"}).exit_code, 3);
-    const Finished no_folder = tune({"--profile", "/proc/none/p.json", "-t", "1", "-ub", "32", "--io-depth", "8"});
-    EXPECT_EQ(no_folder.exit_code, 1) << no_folder.err;
+}
+
+TEST_F(Tune, LearnsThatTheProfileCannotBeWrittenBeforeTheTrials) {
+    const Finished no_folder = larder({"tune", "-m", model_, "-c", "256", "--profile", "/proc/none/p.json"});
+    EXPECT_EQ(no_folder.exit_code, 1);
+    EXPECT_THAT(no_folder.err, testing::StartsWith("error: --profile: cannot write /proc/none/p.json"));
+    EXPECT_EQ(no_folder.out, "");
+}
+
+TEST_F(Tune, PrintsWhatItFoundWhenTheProfileCannotBeWritten) {
+    const Finished tuned = tune({"-t", "1", "-ub", "32", "--io-depth", "8", "--profile", "/dev/full"});
+    EXPECT_EQ(tuned.exit_code, 1);
+    EXPECT_THAT(tuned.err, HasSubstr("--profile: cannot write /dev/full"));
+    const json result = json::parse(tuned.out);
+    EXPECT_GT(result.at("best").at("seconds"), 0);
+    EXPECT_TRUE(result.at("profile").is_null());
 }
 
 } // namespace

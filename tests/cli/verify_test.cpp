@@ -5,6 +5,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+
 namespace larder::test {
 namespace {
 
@@ -17,8 +23,8 @@ class Verify : public testing::Test {
 
 TEST_F(Verify, WritesEvidenceForEveryBudget) {
     const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
-    const Finished result = larder(
-        {"verify", "-m", model, "--ram", "120M", "--ram", "200M", "-n", "6", "--out", scratch_ / "ab-test.json"});
+    const Finished result =
+        larder({"verify", "-m", model, "--ram", "120M,200M", "-n", "6", "--out", scratch_ / "ab-test.json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.out, HasSubstr("yes, "));
     const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
@@ -127,6 +133,32 @@ TEST_F(Verify, FailsWhenLogitsDiffer) {
     const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
     EXPECT_EQ(json.at("all_passed"), false);
     EXPECT_EQ(json.at("runs").at(0).at("equal"), false);
+}
+
+// The process that computes stock's side of the model, as soon as there is one.
+pid_t stock_of(const std::string &model) {
+    for (int i = 0; i < 6000; i++) {
+        for (const auto &entry : std::filesystem::directory_iterator("/proc")) {
+            const std::string arguments = contents(entry.path() / "cmdline");
+            if (arguments.find(model) != std::string::npos && arguments.find("--stock") != std::string::npos) {
+                return std::stoi(entry.path().filename());
+            }
+        }
+        usleep(1000);
+    }
+    return 0;
+}
+
+TEST_F(Verify, SaysWhatToDoWhenStockWasKilledForWantOfMemory) {
+    const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
+    Process process({LARDER_PROGRAM, "verify", "-m", model, "--ram", "200M", "-n", "4000", "--out", ""});
+    const pid_t stock = stock_of(model);
+    ASSERT_GT(stock, 0);
+    kill(stock, SIGKILL);
+    const Finished result = process.wait();
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("stock llama.cpp was killed (signal 9), most likely for want of memory; "
+                                      "use --kernels plain"));
 }
 
 TEST_F(Verify, ReportsASideThatIsRefused) {

@@ -58,7 +58,7 @@ TEST_F(WriteTrace, NamesTheFileThatItCannotWrite) {
         return std::string("accepted");
     };
     EXPECT_THAT(refusal_of(folder_ / "missing/own.jsonl"), testing::HasSubstr("missing/own.jsonl"));
-    EXPECT_THAT(refusal_of("/dev/full"), testing::HasSubstr("writing the trace /dev/full"));
+    EXPECT_THAT(refusal_of("/dev/full"), testing::HasSubstr("cannot write the trace /dev/full"));
 }
 
 // The share of experts that the token before used in the same layer.

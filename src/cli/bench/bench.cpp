@@ -8,6 +8,7 @@
 #include "cli/bench/side.h"
 #include "cli/bench/slice_rate.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
@@ -162,7 +163,10 @@ int bench(BenchFlags &flags) {
     const ModelLayout layout = open_layout(flags.engine.options.model_path);
     flags.engine.options.ctx_tokens = ctx_tokens_of(flags, tests);
     const std::vector<BenchRow> rows = rows_of(flags, tests);
-    check_writable(flags.svg, "--svg"); // not after an hour
+    std::vector<NamedFile> inputs = model_files("-m", flags.engine.options.model_path);
+    inputs.push_back({"-f", flags.prompt_file});
+    refuse_overwriting(inputs, {{"--svg", flags.svg}});
+    check_replaceable(flags.svg, "--svg"); // not after an hour
 
     BenchSetting setting = setting_of(layout);
     setting.cold = flags.cold;
@@ -191,7 +195,7 @@ void add_test_flags(CLI::App &command, BenchFlags &flags) {
     const CLI::Range tokens(0U, 1U << 24);
     add_list("-p,--n-prompt", flags.n_prompt, "tokens of prefill; 0 for no such test")->check(tokens);
     add_list("-n,--n-gen", flags.n_gen, "tokens of decode; 0 for no such test")->check(tokens);
-    add_list("--n-prompt-gen", flags.n_prompt_gen, "-pg: pairs of both, measured together")->check(tokens);
+    add_list("--n-prompt-gen", flags.n_prompt_gen, "pairs of both, measured together")->check(tokens);
     add_list("-d,--n-depth", flags.depth, "tokens in the context before each test")->check(tokens);
     command.add_option("-r,--repetitions", flags.repetitions, "of each test")
         ->check(CLI::Range(1U, 10'000U))
@@ -224,18 +228,23 @@ void add_bench(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<BenchFlags>();
     CLI::App *command =
         app.add_subcommand("bench", "measure prefill and decode under one or more budgets, as llama-bench does");
-    refuse_bad_budgets(command->add_option("--ram", flags->ram, "budgets, like 4G,8G,50%; each in a process of its own")
-                           ->delimiter(',')
-                           ->take_all()
-                           ->group("Model and memory"));
+    refuse_bad_budgets(
+        command
+            ->add_option("--ram", flags->ram,
+                         "budgets, like 4G,8G or 50% of what the machine or cgroup can give (default: all of "
+                         "that); each in a process of its own")
+            ->delimiter(',')
+            ->take_all()
+            ->group("Model and memory"));
     add_engine_flags(*command, flags->engine);
     command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1U, batch_tokens_max))
         ->capture_default_str()
         ->group("Computing and reading");
     add_test_flags(*command, *flags);
     add_page_flags(*command, flags->page);
-    command->add_flag("--no-probe", flags->no_probe, "do not measure the disk: there is no T_io and no limit then");
+    command->add_flag("--no-probe", flags->no_probe,
+                      "do not measure the disk: no T_io then, and a limit only where no expert is read");
     command->add_option("-o,--output", flags->output, "md, csv, json or jsonl")
         ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
         ->capture_default_str();

@@ -1,6 +1,7 @@
 #include "cli/bench/report.h"
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "engine/engine.h"
 
 #include <fmt/format.h>
@@ -61,20 +62,26 @@ std::string number(const std::optional<double> &value, const char *unit, double 
     return value ? fmt::format("{:.{}f}{}", *value * factor, *value * factor < 100 ? 2 : 1, unit) : "-";
 }
 
+bool refused(const BenchRow &row) { return row.exit_code == exit_code(ErrorKind::budget); }
+
+// As the user named it.
+std::string budget_name(const BenchRow &row) {
+    if (row.residency != Residency::arena) {
+        return std::string(to_string(row.residency));
+    }
+    return row.ram.empty() ? "machine" : row.ram;
+}
+
 std::string table_row(const BenchSetting &setting, const BenchRow &row) {
     const RowFigures figures = figures_of(row, setting.disk_bytes_per_second);
     const auto bytes = [&row](const char *key) { return format_bytes(row.figures.at(key).get<uint64_t>()); };
     const bool failed = !row.error.empty();
-    std::string budget = row.ram;
-    if (budget.empty()) {
-        budget = row.residency != Residency::arena ? std::string(to_string(row.residency))
-                 : failed                          ? "machine"
-                                                   : bytes("budget_bytes");
-    }
+    const std::string budget =
+        row.ram.empty() && row.residency == Residency::arena && !failed ? bytes("budget_bytes") : budget_name(row);
     std::vector<std::string> cells = {setting.model_name, format_bytes(setting.model_bytes), setting.architecture,
                                       budget};
     if (failed) {
-        cells.insert(cells.end(), {"-", "-", "-", "-", row.test.name(), row.error});
+        cells.insert(cells.end(), {"-", "-", "-", "-", row.test.name(), refused(row) ? "refused" : "failed"});
         cells.resize(columns.size());
         return table_line(cells);
     }
@@ -223,6 +230,9 @@ std::string BenchReport::begin() const { return format_ == "md" ? table_head() :
 
 std::string BenchReport::add(const BenchRow &row) {
     if (format_ == "md") {
+        if (!row.error.empty()) {
+            errors_ += fmt::format("\n{}, {}: {}\n", budget_name(row), row.test.name(), row.error);
+        }
         return table_row(setting_, row);
     }
     all_.push_back(row_json(setting_, row));
@@ -237,7 +247,7 @@ std::string BenchReport::add(const BenchRow &row) {
 
 std::string BenchReport::end() const {
     if (format_ == "md") {
-        return table_end(setting_);
+        return errors_ + table_end(setting_);
     }
     return format_ == "json" ? dumped(all_, 2) + "\n" : "";
 }

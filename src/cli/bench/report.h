@@ -38,6 +38,7 @@ class BenchReport {
   private:
     std::string format_;
     BenchSetting setting_;
+    std::string errors_; // of the rows of a table, for below it
     nlohmann::ordered_json all_ = nlohmann::ordered_json::array();
 };
 

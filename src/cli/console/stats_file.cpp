@@ -36,16 +36,38 @@ void write_all(int fd, const std::string &text, const std::string &path, const s
     }
 }
 
-bool is_regular(const std::string &path) {
-    struct stat info = {};
-    return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-}
-
 // Devices and pipes cannot be replaced by a renamed file.
 bool is_special(const std::string &path) {
     struct stat info = {};
     return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
 }
+
+// A new file beside `path`, to be renamed to it. Its name was nobody's before. Gone at the end unless it was renamed.
+class Neighbour {
+  public:
+    Neighbour(const std::string &path, const std::string &flag) {
+        constexpr int attempts = 100;
+        for (int i = 0; i < attempts && !fd_.valid(); i++) {
+            name_ = fmt::format("{}.{}-{}.tmp", path, getpid(), i);
+            fd_ = UniqueFd(open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+            if (!fd_.valid() && errno != EEXIST) {
+                break;
+            }
+        }
+        if (!fd_.valid()) {
+            throw cannot_write(path, flag);
+        }
+    }
+    ~Neighbour() { unlink(name_.c_str()); }
+    Neighbour(const Neighbour &) = delete;
+    Neighbour &operator=(const Neighbour &) = delete;
+    [[nodiscard]] int fd() const { return fd_.get(); }
+    [[nodiscard]] const std::string &name() const { return name_; }
+
+  private:
+    std::string name_;
+    UniqueFd fd_;
+};
 
 } // namespace
 
@@ -58,37 +80,37 @@ void write_file(const std::string &path, const std::string &text, const std::str
         write_all(fd.get(), text, path, flag);
         return;
     }
-    const std::string next = path + ".tmp";
-    try {
-        const UniqueFd fd(open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-        if (!fd.valid()) {
-            throw cannot_write(path, flag);
-        }
-        write_all(fd.get(), text, path, flag);
-        if (std::rename(next.c_str(), path.c_str()) != 0) {
-            throw cannot_write(path, flag);
-        }
-    } catch (const Error &) {
-        unlink(next.c_str());
-        throw;
+    const Neighbour next(path, flag);
+    write_all(next.fd(), text, path, flag);
+    if (std::rename(next.name().c_str(), path.c_str()) != 0) {
+        throw cannot_write(path, flag);
     }
 }
 
 void check_writable(const std::string &path, const std::string &flag) {
+    struct stat info = {};
     if (path.empty()) {
         return;
     }
+    if (stat(path.c_str(), &info) != 0) {
+        const Neighbour can_be_made(path, flag);
+        return;
+    }
     // A pipe without a reader is refused instead of waited for.
-    const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+    const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd.valid()) {
         throw cannot_write(path, flag);
     }
-    if (is_regular(path)) {
-        unlink(path.c_str()); // figures of an earlier run must not pass for those of one that fails to start
+}
+
+void check_replaceable(const std::string &path, const std::string &flag) {
+    check_writable(path, flag);
+    if (!path.empty() && !is_special(path)) {
+        const Neighbour can_be_made(path, flag);
     }
 }
 
-StatsFile::StatsFile(std::string path) : path_(std::move(path)) { check_writable(path_, "--stats"); }
+StatsFile::StatsFile(std::string path) : path_(std::move(path)) { check_replaceable(path_, "--stats"); }
 
 void StatsFile::write(const std::string &text) {
     if (!path_.empty()) {

@@ -19,7 +19,9 @@ void print_now(const std::string &text) {
     errno = 0;
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
     if (!written || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-        throw Error::from_errno(errno != 0 ? errno : EIO, "cannot write to standard output", "free some space there");
+        const bool full = errno == ENOSPC || errno == EDQUOT;
+        throw Error::from_errno(errno != 0 ? errno : EIO, "cannot write to standard output",
+                                full ? "free some space there" : "send it to what can be written, as with > FILE");
     }
 }
 

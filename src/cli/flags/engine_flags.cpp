@@ -7,8 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <utility>
@@ -16,19 +14,6 @@
 namespace larder {
 
 namespace {
-
-constexpr std::array<std::pair<const char *, const char *>, 10> long_names = {{
-    {"-no-cnv", "--raw"},
-    {"-ub", "--ubatch-size"},
-    {"-tb", "--threads-batch"},
-    {"-fa", "--flash-attn"},
-    {"-ctk", "--cache-type-k"},
-    {"-ctv", "--cache-type-v"},
-    {"-sys", "--system-prompt"},
-    {"-dio", "--direct-io"},
-    {"-pg", "--n-prompt-gen"},
-    {"-np", "--parallel"},
-}};
 
 const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", FlashAttention::automatic},
                                                                      {"on", FlashAttention::on},
@@ -81,6 +66,18 @@ void refuse_bad_budgets(CLI::Option *ram) {
     });
 }
 
+CLI::Option *add_model_flag(CLI::App &command, std::string &path) {
+    CLI::Option *model = command.add_option("-m,--model,model", path,
+                                            "the model, as MODEL or -m MODEL: a GGUF (any shard of a split one)");
+    command.parse_complete_callback([&command, model] {
+        if (model->count() == 0) {
+            throw Error(ErrorKind::usage, "no model is named: give MODEL or -m MODEL",
+                        fmt::format("see larder {} --help", command.get_name()));
+        }
+    });
+    return model;
+}
+
 void add_budget_flag(CLI::App &command, std::string &ram) {
     refuse_bad_budgets(command
                            .add_option("--ram", ram,
@@ -117,15 +114,13 @@ ReaderOptions reader_options(const std::string &io_backend, const std::string &d
 void add_engine_flags(CLI::App &command, EngineFlags &flags) {
     EngineOptions &options = flags.options;
     const std::string memory = "Model and memory";
-    command.add_option("-m,--model,model", options.model_path, "the model, a GGUF (any shard of a split one)")
-        ->required()
-        ->group(memory);
+    add_model_flag(command, options.model_path)->group(memory);
     command.add_option("-c,--ctx-size", options.ctx_tokens, "context in tokens (default: the model's, at most 4096)")
         ->group(memory);
     command
         .add_option("--parallel", options.sequences,
-                    "-np: sequences that share the context, each with a recurrent state of its own (default: 1)")
-        ->check(CLI::PositiveNumber)
+                    "sequences that share the context, each with a recurrent state of its own (default: 1)")
+        ->check(CLI::Range(1U, 256U)) // llama.cpp's LLAMA_MAX_SEQ
         ->group(memory);
     command.add_option("--reserve", flags.reserve, "memory kept free inside the budget (default: min(budget/16, 1G))")
         ->group(memory);
@@ -134,22 +129,23 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
     command.add_flag("--overcommit", options.wishes.overcommit, "accept a budget above what the machine can give")
         ->group(memory);
     command.add_flag("--mlock", options.lock_memory, "keep all of it out of swap")->group(memory);
-    command.add_option("--cache-type-k", options.cache_type_k, "-ctk: type of the K cache")
+    command.add_option("--cache-type-k", options.cache_type_k, "type of the K cache")
         ->capture_default_str()
         ->group(memory);
-    command.add_option("--cache-type-v", options.cache_type_v, "-ctv: type of the V cache")
+    command.add_option("--cache-type-v", options.cache_type_v, "type of the V cache")
         ->capture_default_str()
         ->group(memory);
 
     const std::string computing = "Computing and reading";
     command.add_option("-t,--threads", flags.threads, "threads for decode (default: physical cores)")->group(computing);
-    command.add_option("--threads-batch", flags.threads_batch, "-tb: threads for prefill (default: as -t)")
+    command.add_option("--threads-batch", flags.threads_batch, "threads for prefill (default: as -t)")
         ->group(computing);
     command
         .add_option("--ubatch-size", options.ubatch_tokens,
-                    "-ub: tokens computed at once in prefill (default: chosen by the plan, at most 512)")
+                    "tokens computed at once in prefill (default: chosen by the plan, at most 512, "
+                    "or the context, if that is shorter)")
         ->group(computing);
-    command.add_option("--flash-attn", flags.flash_attention, "-fa: flash attention: auto, on or off")
+    command.add_option("--flash-attn", flags.flash_attention, "flash attention: auto, on or off")
         ->check(CLI::IsMember(names_of(flash_attention_names)))
         ->capture_default_str()
         ->group(computing);
@@ -232,23 +228,6 @@ std::vector<std::string> as_arguments(const EngineFlags &flags) {
     }
     if (options.verbose) {
         arguments.emplace_back("-v");
-    }
-    return arguments;
-}
-
-std::vector<std::string> with_long_names(int argc, char **argv) {
-    std::vector<std::string> arguments(argv + 1, argv + argc);
-    for (std::string &argument : arguments) {
-        const auto *const known = std::find_if(long_names.begin(), long_names.end(),
-                                               [&](const auto &names) { return argument == names.first; });
-        if (known != long_names.end()) {
-            argument = known->second;
-        } else if (argument.size() > 2 && argument[0] == '-' &&
-                   std::isalpha(static_cast<unsigned char>(argument[1])) != 0 &&
-                   std::isalpha(static_cast<unsigned char>(argument[2])) != 0) {
-            throw Error(ErrorKind::usage, fmt::format("{}: larder has no such flag", argument),
-                        "see larder COMMAND --help");
-        }
     }
     return arguments;
 }

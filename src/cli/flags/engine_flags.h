@@ -10,6 +10,8 @@
 
 namespace larder {
 
+inline constexpr uint32_t batch_tokens_max = 1U << 24; // of -b: beyond any context
+
 // What the flags said. Values stay as text where their meaning needs a check that names the flag.
 struct EngineFlags {
     EngineOptions options;
@@ -26,6 +28,9 @@ struct EngineFlags {
 
 // Adds -m, -c, -t and so on. --ram is added apart, as some commands take several.
 void add_engine_flags(CLI::App &command, EngineFlags &flags);
+
+// Adds -m, which is a positional argument too, and makes the command line refuse to do without.
+CLI::Option *add_model_flag(CLI::App &command, std::string &path);
 
 // Adds --ram, the budget of the whole process, one value.
 void add_budget_flag(CLI::App &command, std::string &ram);
@@ -46,9 +51,5 @@ EngineOptions engine_options(const EngineFlags &flags, const std::string &ram);
 
 // The same flags as arguments for another larder process.
 std::vector<std::string> as_arguments(const EngineFlags &flags);
-
-// llama.cpp spells some short flags with several letters (-ub, -fa, -ctk). Replaces those by their long names, and
-// throws Error(usage) for others of the kind: taken letter by letter they would mean something else.
-std::vector<std::string> with_long_names(int argc, char **argv);
 
 } // namespace larder

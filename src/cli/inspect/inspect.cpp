@@ -1,6 +1,7 @@
 // larder inspect: the weight account of a model, from its metadata alone.
 #include "base/bytes.h"
 #include "cli/command.h"
+#include "cli/flags/engine_flags.h"
 #include "layout/account.h"
 #include "layout/layout.h"
 
@@ -181,8 +182,8 @@ int inspect(const InspectOptions &options) {
 
 void add_inspect(CLI::App &app, CommandBody &body) {
     auto options = std::make_shared<InspectOptions>();
-    CLI::App *command = app.add_subcommand("inspect", "Show what a model's weights take, from its metadata alone");
-    command->add_option("-m,--model,model", options->model, "a GGUF, or any shard of a split one")->required();
+    CLI::App *command = app.add_subcommand("inspect", "show what a model's weights take, from its metadata alone");
+    add_model_flag(*command, options->model);
     command->add_flag("--json", options->json, "print JSON");
     command->callback([options, &body] { body = [options] { return inspect(*options); }; });
 }

@@ -16,6 +16,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -92,9 +93,16 @@ std::optional<MemoryPlan> smallest_plan(Planner &planner) {
 
 // The refusal with what can be done instead.
 Error with_context_named(const Error &refusal, const std::optional<uint32_t> &ctx_tokens_max) {
-    return {refusal.kind(), refusal.message(),
-            ctx_tokens_max ? fmt::format("{}; -c {} fits", refusal.remedy(), *ctx_tokens_max)
-                           : fmt::format("{}; no shorter context fits", refusal.remedy())};
+    if (ctx_tokens_max) {
+        return {refusal.kind(), refusal.message(), fmt::format("{}; -c {} fits", refusal.remedy(), *ctx_tokens_max)};
+    }
+    std::string remedy = refusal.remedy();
+    for (const std::string_view no_help : {", or lower -c", "lower -c or "}) {
+        if (const size_t at = remedy.find(no_help); at != std::string::npos) {
+            remedy.erase(at, no_help.size());
+        }
+    }
+    return {refusal.kind(), refusal.message(), fmt::format("{}; no shorter context fits", remedy)};
 }
 
 void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal) {

@@ -26,7 +26,7 @@ struct ProbeFlags {
     std::string path;
     std::vector<std::string> sizes;
     std::vector<uint32_t> depths = {1, 2, 4, 8, 16};
-    std::string temporary_size = "512M";
+    std::string temporary_size; // empty: the default
     double seconds = 5;
     uint32_t threads = 0;
     uint64_t seed = 1;
@@ -40,6 +40,21 @@ std::vector<uint64_t> default_sizes(uint64_t bytes) {
     std::vector<uint64_t> sizes = {256 * KiB, MiB, 4 * MiB};
     std::erase_if(sizes, [bytes](uint64_t size) { return size > bytes; });
     return sizes.empty() ? std::vector<uint64_t>{256 * KiB} : sizes; // and the probe says that it does not fit
+}
+
+TemporarySize temporary_size(const ProbeFlags &flags) {
+    TemporarySize size;
+    if (!flags.temporary_size.empty()) {
+        size.wanted_bytes = parse_bytes(flags.temporary_size, "--size");
+        size.demanded = true;
+    }
+    for (const std::string &text : flags.sizes) {
+        size.least_bytes = std::max(size.least_bytes, align_up(parse_bytes(text, "--sizes"), direct_io_alignment));
+    }
+    if (flags.sizes.empty()) {
+        size.least_bytes = default_sizes(0).front();
+    }
+    return size;
 }
 
 std::vector<uint64_t> sizes_of(const ProbeFlags &flags, const ProbeTarget &target) {
@@ -59,7 +74,7 @@ uint64_t memory_probe_bytes() { return std::min<uint64_t>(256 * MiB, probe_machi
 int probe(const ProbeFlags &flags) {
     constexpr double memory_seconds_share = 0.2;
     ProbeResult result;
-    result.target = open_probe_target(flags.path, parse_bytes(flags.temporary_size, "--size"));
+    result.target = open_probe_target(flags.path, temporary_size(flags));
     DiskProbe wanted;
     wanted.paths = result.target.paths;
     wanted.request_bytes = sizes_of(flags, result.target);
@@ -94,8 +109,8 @@ void add_probe(CLI::App &app, CommandBody &body) {
         ->delimiter(',')
         ->take_all()
         ->capture_default_str();
-    command->add_option("--size", flags->temporary_size, "of the file in a directory; at most half of what is free")
-        ->capture_default_str();
+    command->add_option("--size", flags->temporary_size,
+                        "of the file in a directory; at most half of what is free (default: 512M)");
     command->add_option("--seconds", flags->seconds, "time for all samples together")
         ->check(CLI::Range(0.01, 3600.0))
         ->capture_default_str();

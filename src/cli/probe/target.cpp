@@ -92,9 +92,28 @@ UniqueFd nameless_file(const std::string &directory) {
     return fd;
 }
 
-void open_directory(ProbeTarget &target, uint64_t temporary_bytes) {
-    target.bytes = align_down(std::min(temporary_bytes, free_bytes(target.name) / 2), direct_io_alignment);
-    if (target.bytes < temporary_bytes) {
+void open_directory(ProbeTarget &target, const TemporarySize &size) {
+    const uint64_t free = free_bytes(target.name);
+    if (size.wanted_bytes < size.least_bytes) {
+        throw Error(ErrorKind::usage,
+                    fmt::format("--size: no read of {} fits into a file of {} in {}", format_bytes(size.least_bytes),
+                                format_bytes(size.wanted_bytes), target.name),
+                    fmt::format("give {}K or more", size.least_bytes / KiB));
+    }
+    if (size.demanded && size.wanted_bytes > free) {
+        throw Error(ErrorKind::usage,
+                    fmt::format("--size: {} is more than the {} that {} has free", format_bytes(size.wanted_bytes),
+                                format_bytes(free), target.name),
+                    "lower it or name another directory");
+    }
+    target.bytes = align_down(std::min(size.wanted_bytes, free / 2), direct_io_alignment);
+    if (target.bytes < size.least_bytes) {
+        throw Error(ErrorKind::io,
+                    fmt::format("{} has {} free, half of which does not hold a read of {}", target.name,
+                                format_bytes(free), format_bytes(size.least_bytes)),
+                    "free some space or name another directory");
+    }
+    if (target.bytes < align_down(size.wanted_bytes, direct_io_alignment)) {
         target.notices.push_back(fmt::format("{} has little space: the temporary file is of {} only", target.name,
                                              format_bytes(target.bytes)));
     }
@@ -123,7 +142,7 @@ void open_file(ProbeTarget &target) {
 
 } // namespace
 
-ProbeTarget open_probe_target(const std::string &path, uint64_t temporary_bytes) {
+ProbeTarget open_probe_target(const std::string &path, const TemporarySize &size) {
     struct stat status = {};
     if (::stat(path.c_str(), &status) != 0) {
         throw Error::from_errno(errno, "cannot open " + path, "check the path");
@@ -134,7 +153,7 @@ ProbeTarget open_probe_target(const std::string &path, uint64_t temporary_bytes)
         target.notices.push_back(path + " lies in memory (tmpfs): what is measured is no disk");
     }
     if (S_ISDIR(status.st_mode)) {
-        open_directory(target, temporary_bytes);
+        open_directory(target, size);
     } else if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) {
         open_file(target);
     } else {

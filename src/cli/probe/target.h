@@ -2,6 +2,7 @@
 // directory.
 #pragma once
 
+#include "base/bytes.h"
 #include "base/unique_fd.h"
 #include "layout/layout.h"
 
@@ -23,7 +24,14 @@ struct ProbeTarget {
     UniqueFd temporary;
 };
 
-// `temporary_bytes`: size of the file in a directory, at most half of what is free there. Throws Error(io).
-ProbeTarget open_probe_target(const std::string &path, uint64_t temporary_bytes);
+// Of the file in a directory.
+struct TemporarySize {
+    uint64_t wanted_bytes = 512 * MiB; // of which half of what is free there is taken at most
+    uint64_t least_bytes = 0;          // has to fit
+    bool demanded = false;             // by the user: then it may not be more than is free
+};
+
+// Throws Error(io), and Error(usage) for a size that cannot be.
+ProbeTarget open_probe_target(const std::string &path, const TemporarySize &size);
 
 } // namespace larder

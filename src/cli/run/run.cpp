@@ -1,6 +1,7 @@
 // larder run: answers a prompt, or chats.
 #include "base/bytes.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
 #include "cli/console/progress_bar.h"
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
@@ -146,10 +147,17 @@ void read_files(RunFlags &flags) {
     }
 }
 
-// What larder tune has found for this model and budget goes where the user has said nothing.
+// What larder tune has found for this model and budget goes where the user has said nothing. What is wrong with it is
+// said, and it is not used.
 void use_profile(const RunFlags &flags, EngineOptions &options) {
-    const std::string path = profile_path(open_layout(options.model_path), flags.ram);
-    const std::optional<TuneProfile> profile = read_profile(path);
+    const ModelLayout layout = open_layout(options.model_path);
+    const std::string path = profile_path(layout, flags.ram);
+    std::optional<TuneProfile> profile;
+    try {
+        profile = read_profile(path, layout);
+    } catch (const Error &error) {
+        say("warning: {}\n", error.what());
+    }
     if (!profile) {
         return;
     }
@@ -159,8 +167,21 @@ void use_profile(const RunFlags &flags, EngineOptions &options) {
     }
 }
 
+// Before anything is touched.
+void check_outputs(const RunFlags &flags) {
+    const std::string &trace_path = flags.engine.options.trace_path;
+    if (flags.stats_path.empty() && trace_path.empty()) {
+        return;
+    }
+    std::vector<NamedFile> inputs = model_files("-m", flags.engine.options.model_path);
+    inputs.insert(inputs.end(), {{"-f", flags.prompt_file}, {"--grammar-file", flags.grammar_file}});
+    refuse_overwriting(inputs, {{"--stats", flags.stats_path}, {"--trace", trace_path}});
+    check_writable(trace_path, "--trace");
+}
+
 int run(RunFlags &flags) {
     Signals signals; // before any other thread
+    check_outputs(flags);
     StatsFile stats_file(flags.stats_path);
     read_files(flags);
     flags.sampling.seed = static_cast<uint32_t>(flags.seed);
@@ -176,7 +197,6 @@ int run(RunFlags &flags) {
         options.on_plan = [&](const ModelLayout &layout, const MemoryPlan &plan) {
             announce(layout, plan, flags.engine.options.ctx_tokens);
         };
-        announce_residency(options);
         // On a terminal the answer's last line may not be at its end.
         options.on_resize = [newline = isatty(STDOUT_FILENO) != 0 ? "\n" : ""](const std::string &what) {
             say("{}note: {}\n", newline, what);
@@ -184,6 +204,7 @@ int run(RunFlags &flags) {
     }
     const std::unique_ptr<Engine> engine = Engine::open(options);
     if (!flags.quiet) {
+        announce_residency(options);
         say("kernels: {}\n", to_string(engine->kernels()));
     }
     if (!engine->reader_info().notice.empty()) {
@@ -244,9 +265,9 @@ void add_prompt_flags(CLI::App &command, RunFlags &flags) {
     const auto given = [&flags](const std::string & /*text*/) { flags.one_answer = true; };
     CLI::Option *prompt = add("-p,--prompt", flags.prompt, "the prompt; without one, chat")->each(given);
     add("-f,--file", flags.prompt_file, "read the prompt from a file")->each(given)->excludes(prompt);
-    CLI::Option *raw = command.add_flag("--raw", flags.raw, "no chat template: continue the prompt as it is (-no-cnv)")
+    CLI::Option *raw = command.add_flag("--raw", flags.raw, "no chat template: continue the prompt as it is")
                            ->group("Prompt and answer");
-    add("--system-prompt", flags.system_prompt, "-sys: what the model shall be")->excludes(raw);
+    add("--system-prompt", flags.system_prompt, "what the model shall be")->excludes(raw);
     add("-n,--predict,--n-predict", flags.n_predict, "tokens to generate; -1: until the answer ends")
         ->capture_default_str();
     add("--stats", flags.stats_path, "write figures as JSON to a file at exit, and on SIGUSR2");
@@ -272,7 +293,7 @@ void add_run(CLI::App &app, CommandBody &body) {
         ->add_flag("--no-profile", flags->no_profile, "do not use what larder tune has found for this model and budget")
         ->group("Computing and reading");
     command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1U, batch_tokens_max))
         ->capture_default_str()
         ->group("Computing and reading");
     add_prompt_flags(*command, *flags);

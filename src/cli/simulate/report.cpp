@@ -47,7 +47,7 @@ std::string simulation_table(const Simulation &simulation) {
     std::string text;
     for (const SimulatedTrace &trace : simulation.traces) {
         text += text.empty() ? "" : "\n";
-        text += conditions(simulation, trace) + "\n| slots | of all |";
+        text += conditions(simulation, trace) + "\n| experts cached | of all |";
         std::string rule = "|---:|---:|";
         for (const std::string &policy : simulation.policies) {
             text += fmt::format(" {} |", policy);
@@ -110,7 +110,7 @@ std::string simulation_csv(const Simulation &simulation) {
 }
 
 std::string simulation_svg(const Simulation &simulation) {
-    Chart chart = {"Hit rate by share of experts cached", "slots, % of all experts", "hits, %", {}};
+    Chart chart = {"Hit rate by share of experts cached", "experts cached, % of all", "hits, %", {}};
     for (const SimulatedTrace &trace : simulation.traces) {
         for (size_t i = 0; i < simulation.policies.size(); ++i) {
             const std::string &policy = simulation.policies[i];

@@ -1,6 +1,9 @@
 // larder simulate: replays routing traces through the store's replacement policies.
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
+#include "cli/console/signals.h"
+#include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
 #include "cli/simulate/report.h"
 #include "replay/replay.h"
@@ -10,10 +13,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,7 +45,7 @@ uint32_t slots_from(const std::string &text, uint64_t experts) {
     const double slots = share ? std::floor(value / 100 * static_cast<double>(experts) + 1e-6) : value;
     if (!is_number || slots < 1 || slots > static_cast<double>(experts) || slots != std::floor(slots)) {
         throw Error(ErrorKind::usage,
-                    fmt::format("--slots '{}' is no number of slots between 1 and the trace's {} experts",
+                    fmt::format("--slots '{}' is no number of experts cached between 1 and the trace's {} experts",
                                 printable(text), experts),
                     "use shares or numbers, as in --slots 10%,25% or --slots 600,1500");
     }
@@ -108,16 +109,18 @@ SimulatedTrace simulate_trace(const std::string &path, const SimulateOptions &op
     return result;
 }
 
-void write_svg(const std::string &path, const std::string &svg) {
-    std::ofstream file(path, std::ios::binary);
-    file << svg;
-    file.close();
-    if (!file) {
-        throw Error::from_errno(errno, fmt::format("cannot write {} (--svg)", printable(path)));
+void check_output(const SimulateOptions &options) {
+    std::vector<NamedFile> inputs;
+    for (const std::string &path : options.traces) {
+        inputs.push_back({"TRACE", path});
     }
+    refuse_overwriting(inputs, {{"--svg", options.svg}});
+    check_replaceable(options.svg, "--svg");
 }
 
 int simulate(const SimulateOptions &options) {
+    const Signals signals; // Ctrl-C ends it, in the background too
+    check_output(options);
     Simulation simulation;
     simulation.policies = policies_from(options.policy);
     simulation.prefill_between = options.prefill_between;
@@ -126,7 +129,7 @@ int simulate(const SimulateOptions &options) {
         simulation.traces.push_back(simulate_trace(path, options, simulation.policies));
     }
     if (!options.svg.empty()) {
-        write_svg(options.svg, simulation_svg(simulation));
+        write_file(options.svg, simulation_svg(simulation), "--svg");
     }
     print_now(options.output == "json"  ? simulation_json(simulation)
               : options.output == "csv" ? simulation_csv(simulation)
@@ -137,12 +140,14 @@ int simulate(const SimulateOptions &options) {
 } // namespace
 
 void add_simulate(CLI::App &app, CommandBody &body) {
-    constexpr uint32_t prefill_max = 1U << 20;
+    constexpr uint32_t prefill_max = 1U << 16; // what is replayed is held in memory
     auto options = std::make_shared<SimulateOptions>();
     CLI::App *command =
-        app.add_subcommand("simulate", "Replay routing traces: hit rates of replacement policies beside Belady's MIN");
+        app.add_subcommand("simulate", "replay routing traces: hit rates of replacement policies beside Belady's MIN");
     command->add_option("trace", options->traces, "routing traces, see docs/traces.md")->required();
-    command->add_option("--slots", options->slots, "sizes of the cache: shares or numbers of experts")
+    command
+        ->add_option("--slots", options->slots,
+                     "experts cached: sizes as shares of all or as numbers (an expert fills one slot here)")
         ->capture_default_str();
     command->add_option("--policy", options->policy, "all, or one by name")->capture_default_str();
     CLI::Option *between =

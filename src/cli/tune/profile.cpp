@@ -2,22 +2,35 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/unique_fd.h"
 #include "cli/console/stats_file.h"
+#include "plan/plan.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <system_error>
 
 namespace larder {
 
 namespace {
 
-constexpr int profile_version = 1;
+constexpr uint32_t profile_version = 1;
+constexpr uint64_t profile_bytes_max = 64 * KiB;
+
+// No flag takes more, and no search finds more.
+constexpr uint32_t threads_max = 512;
+constexpr uint32_t io_depth_max = 1024;
+constexpr uint32_t ubatch_tokens_max = 65536;
 
 std::filesystem::path profile_folder() {
     const char *const cache = std::getenv("XDG_CACHE_HOME");
@@ -42,6 +55,80 @@ std::string key_of(const ModelLayout &layout, const std::string &ram) {
     return fmt::format("{:016x}", XXH3_64bits(facts.data(), facts.size()));
 }
 
+Error no_profile(const std::string &path, const std::string &why) {
+    return {ErrorKind::io, fmt::format("{} is no profile of larder tune: {}", path, why),
+            "remove it, or run with --no-profile"};
+}
+
+// Nothing where there is none. What is not a file, or far larger than a profile, is not read.
+std::optional<std::string> text_of(const std::string &path) {
+    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // a pipe is not waited for
+    if (!fd.valid()) {
+        if (errno == ENOENT || errno == ENOTDIR) {
+            return std::nullopt;
+        }
+        throw no_profile(path, std::generic_category().message(errno));
+    }
+    struct stat info = {};
+    if (fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+        throw no_profile(path, "it is not a regular file");
+    }
+    std::string text(profile_bytes_max + 1, '\0');
+    size_t size = 0;
+    while (size < text.size()) {
+        const ssize_t n = read(fd.get(), text.data() + size, text.size() - size);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            throw no_profile(path, std::generic_category().message(errno));
+        }
+        if (n == 0) {
+            break;
+        }
+        size += static_cast<size_t>(n);
+    }
+    if (size > profile_bytes_max) {
+        throw no_profile(path, fmt::format("it has more than {}", format_bytes(profile_bytes_max)));
+    }
+    text.resize(size);
+    return text;
+}
+
+// Values of a profile that anybody may have written.
+struct ProfileReader {
+    const std::string &path;
+    const nlohmann::json &json;
+
+    template <typename Number> [[nodiscard]] Number number(const char *key, Number min, Number max) const {
+        const auto at = json.find(key);
+        if (at == json.end() || !at->is_number_unsigned()) {
+            throw no_profile(path, fmt::format("its {} is no whole number", key));
+        }
+        const auto value = at->get<uint64_t>();
+        if (value < min || value > max) {
+            throw no_profile(path, fmt::format("its {} is {}, not one of {} to {}", key, value, min, max));
+        }
+        return static_cast<Number>(value);
+    }
+    [[nodiscard]] std::string text(const char *key) const {
+        const auto at = json.find(key);
+        if (at == json.end() || !at->is_string()) {
+            throw no_profile(path, fmt::format("its {} is no text", key));
+        }
+        return at->get<std::string>();
+    }
+};
+
+// The floor of a plan.
+uint64_t bytes_of_token(const ModelLayout &layout) {
+    uint64_t bytes = 0;
+    for (const SizeClass &size_class : layout.size_classes) {
+        bytes += std::min(size_class.n_slices_per_token, size_class.n_slices) * size_class.slot_bytes;
+    }
+    return bytes;
+}
+
 } // namespace
 
 uint32_t usable_processors() {
@@ -59,9 +146,13 @@ std::string profile_path(const ModelLayout &layout, const std::string &ram) {
     return (profile_folder() / (key_of(layout, ram) + ".json")).string();
 }
 
-void write_profile(const std::string &path, const ModelLayout &layout, const TuneProfile &profile) {
-    std::error_code error;
+void check_profile_writable(const std::string &path) {
+    std::error_code error; // said by what finds no folder then
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+    check_replaceable(path, "--profile");
+}
+
+void write_profile(const std::string &path, const ModelLayout &layout, const TuneProfile &profile) {
     const nlohmann::ordered_json json = {{"larder_profile", profile_version},
                                          {"model_name", layout.name},
                                          {"model_bytes", layout.total_bytes},
@@ -77,28 +168,33 @@ void write_profile(const std::string &path, const ModelLayout &layout, const Tun
     write_file(path, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", "--profile");
 }
 
-std::optional<TuneProfile> read_profile(const std::string &path) {
-    std::ifstream file(path);
-    const auto json = nlohmann::json::parse(file, nullptr, false);
-    try {
-        if (json.is_discarded() || json.at("larder_profile") != profile_version ||
-            json.at("processors") != usable_processors()) {
-            return std::nullopt;
-        }
-        TuneProfile profile;
-        json.at("ram").get_to(profile.ram);
-        json.at("processors").get_to(profile.processors);
-        json.at("ctx_tokens").get_to(profile.ctx_tokens);
-        json.at("job").get_to(profile.job);
-        json.at("seconds").get_to(profile.seconds);
-        json.at("threads").get_to(profile.tuning.threads);
-        json.at("ubatch_tokens").get_to(profile.tuning.ubatch_tokens);
-        json.at("arena_bytes").get_to(profile.tuning.arena_bytes);
-        json.at("io_depth").get_to(profile.tuning.io_depth);
-        return profile;
-    } catch (const nlohmann::json::exception &) {
+std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayout &layout) {
+    const std::optional<std::string> text = text_of(path);
+    if (!text) {
         return std::nullopt;
     }
+    const auto json = nlohmann::json::parse(*text, nullptr, false);
+    if (!json.is_object()) {
+        throw no_profile(path, "it is not a JSON object");
+    }
+    const ProfileReader reader{path, json};
+    if (reader.number<uint32_t>("larder_profile", 0, UINT32_MAX) != profile_version) {
+        throw no_profile(path, fmt::format("it is not of version {}", profile_version));
+    }
+    TuneProfile profile;
+    profile.processors = reader.number<uint32_t>("processors", 1, UINT32_MAX);
+    profile.ctx_tokens = reader.number<uint32_t>("ctx_tokens", 1, INT32_MAX);
+    profile.job = reader.text("job");
+    profile.ram = reader.text("ram");
+    profile.tuning.threads = reader.number<uint32_t>("threads", 1, threads_max);
+    profile.tuning.ubatch_tokens =
+        reader.number<uint32_t>("ubatch_tokens", 1, std::min(profile.ctx_tokens, ubatch_tokens_max));
+    profile.tuning.io_depth = reader.number<uint32_t>("io_depth", 1, io_depth_max);
+    profile.tuning.arena_bytes = reader.number<uint64_t>("arena_bytes", 0, all_experts_bytes(layout));
+    if (profile.tuning.arena_bytes > 0 && profile.tuning.arena_bytes < bytes_of_token(layout)) {
+        throw no_profile(path, "its arena_bytes do not hold one token's experts");
+    }
+    return profile.processors == usable_processors() ? std::optional(profile) : std::nullopt;
 }
 
 std::string apply_profile(const TuneProfile &profile, const std::string &path, EngineOptions &options) {

@@ -28,10 +28,13 @@ bool any_profile();
 // Where the profile of a model under a budget lies, whether it exists or not. `ram` as the user gave it.
 std::string profile_path(const ModelLayout &layout, const std::string &ram);
 
+// Makes the folder of the profile. Throws Error(io) if write_profile() would; whatever is there stays as it is.
+void check_profile_writable(const std::string &path);
 // Throws Error(io).
 void write_profile(const std::string &path, const ModelLayout &layout, const TuneProfile &profile);
-// Nothing where there is none, where it is not one, or where it is for other processors.
-std::optional<TuneProfile> read_profile(const std::string &path);
+// Nothing where there is none, or where it is for other processors. Throws Error(io) that says what is wrong with it
+// where it is no profile of this model, or holds what no flag would take.
+std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayout &layout);
 
 // Fills in what the user left open of `options`. Returns what to tell them, empty if nothing was filled in.
 std::string apply_profile(const TuneProfile &profile, const std::string &path, EngineOptions &options);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/bench/runner.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 namespace larder {
 
@@ -153,13 +155,15 @@ nlohmann::ordered_json json_of(const Trial &trial) {
     return json;
 }
 
+// `path`: of the profile; empty if it could not be written.
 void print_result(const TuneFlags &flags, const TuneResult &result, const std::string &path) {
     if (flags.output == "json") {
-        nlohmann::ordered_json json = {{"job", flags.job.name()},
-                                       {"ram", flags.ram},
-                                       {"profile", path},
-                                       {"best", json_of(result.best)},
-                                       {"trials", nlohmann::ordered_json::array()}};
+        nlohmann::ordered_json json = {
+            {"job", flags.job.name()},
+            {"ram", flags.ram},
+            {"profile", path.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(path)},
+            {"best", json_of(result.best)},
+            {"trials", nlohmann::ordered_json::array()}};
         for (const Trial &trial : result.trials) {
             json["trials"].push_back(json_of(trial));
         }
@@ -173,7 +177,8 @@ void print_result(const TuneFlags &flags, const TuneResult &result, const std::s
     }
     print_now(fmt::format("{}\nbest: threads {}, ubatch {}, arena {}, read depth {}: {:.3f} s\nprofile: {}\n", table,
                           result.best.tuning.threads, result.best.tuning.ubatch_tokens, arena_text(result.best.tuning),
-                          result.best.tuning.io_depth, result.best.seconds.value_or(0), path));
+                          result.best.tuning.io_depth, result.best.seconds.value_or(0),
+                          path.empty() ? "not written" : path));
 }
 
 uint32_t context_of(const TuneFlags &flags) {
@@ -184,6 +189,14 @@ uint32_t context_of(const TuneFlags &flags) {
                     "raise it, or lower -p or -n");
     }
     return given;
+}
+
+// Before anything is touched, and not after all trials.
+void check_output(const TuneFlags &flags, const std::string &path) {
+    std::vector<NamedFile> inputs = model_files("-m", flags.bench.engine.options.model_path);
+    inputs.push_back({"-f", flags.bench.prompt_file});
+    refuse_overwriting(inputs, {{"--profile", path}});
+    check_profile_writable(path);
 }
 
 int tune(TuneFlags &flags) {
@@ -197,6 +210,8 @@ int tune(TuneFlags &flags) {
     flags.bench.engine.options.ctx_tokens = planned.ctx_tokens; // run's default, not the shortest that the job needs
     const TuneSpace space = space_of(flags.bench.engine, planned);
     const std::string path = flags.profile.empty() ? profile_path(layout, flags.ram) : flags.profile;
+
+    check_output(flags, path);
 
     JobRunner runner(flags);
     signals.set_handlers([&runner] { runner.stop(); }, {});
@@ -217,10 +232,18 @@ int tune(TuneFlags &flags) {
     if (!result.best.seconds) {
         throw Error(ErrorKind::engine, fmt::format("the job could not be run once: {}", runner.last_error()));
     }
-    write_profile(path, layout,
-                  {result.best.tuning, *result.best.seconds, flags.job.name(), planned.ctx_tokens, usable_processors(),
-                   flags.ram});
-    print_result(flags, result, path);
+    std::optional<Error> unwritten;
+    try {
+        write_profile(path, layout,
+                      {result.best.tuning, *result.best.seconds, flags.job.name(), planned.ctx_tokens,
+                       usable_processors(), flags.ram});
+    } catch (const Error &error) { // what the trials found is not lost
+        unwritten = error;
+    }
+    print_result(flags, result, unwritten ? "" : path);
+    if (unwritten) {
+        throw Error(*unwritten);
+    }
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <span>
@@ -84,6 +85,20 @@ int run_side(const SideFlags &flags) {
     return 0;
 }
 
+Error did_not_finish(const std::string &name, int code) {
+    const ErrorKind kind = code == 3 ? ErrorKind::budget : code == 2 ? ErrorKind::usage : ErrorKind::engine;
+    if (code == 128 + SIGKILL) {
+        return {kind, fmt::format("{} was killed (signal 9), most likely for want of memory", name),
+                name == stock_name ? "use --kernels plain, which takes the least: stock llama.cpp maps the file there"
+                                   : "lower --ram, or make room"};
+    }
+    return {
+        kind,
+        fmt::format("{} did not finish ({})", name,
+                    code > 128 ? fmt::format("killed by signal {}", code - 128) : fmt::format("exit code {}", code)),
+        "its own message stands above"};
+}
+
 } // namespace
 
 VerifySide run_verify_side(const std::string &name, const std::vector<std::string> &arguments) {
@@ -101,14 +116,8 @@ VerifySide run_verify_side(const std::string &name, const std::vector<std::strin
         side.rows.push_back({json.at("position"), json.at("token"), json.at("digest"), json.at("top"),
                              json.at("top_logit"), json.at("error")});
     }
-    const int code = child.wait();
-    if (code != 0) {
-        const ErrorKind kind = code == 3 ? ErrorKind::budget : code == 2 ? ErrorKind::usage : ErrorKind::engine;
-        throw Error(kind,
-                    fmt::format("{} did not finish ({})", name,
-                                code > 128 ? fmt::format("killed by signal {}", code - 128)
-                                           : fmt::format("exit code {}", code)),
-                    "its own message stands above");
+    if (const int code = child.wait(); code != 0) {
+        throw did_not_finish(name, code);
     }
     return side;
 }

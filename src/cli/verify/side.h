@@ -28,6 +28,8 @@ struct VerifySide {
     nlohmann::ordered_json figures; // as in the stats file; with --plan what was planned
 };
 
+inline constexpr const char *stock_name = "stock llama.cpp";
+
 // Runs the side with these arguments in another process. Throws Error with the side's exit code in its text.
 VerifySide run_verify_side(const std::string &name, const std::vector<std::string> &arguments);
 

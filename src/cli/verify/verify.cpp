@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/unique_fd.h"
 #include "cli/command.h"
+#include "cli/console/output_files.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/text_file.h"
 #include "cli/flags/engine_flags.h"
@@ -116,7 +117,7 @@ VerifySide run_stock(const VerifyFlags &flags, const std::string &kernels, const
     std::vector<std::string> arguments = arguments_of(flags, engine);
     arguments.emplace_back("--stock");
     arguments.insert(arguments.end(), logits.begin(), logits.end());
-    VerifySide side = run_verify_side("stock llama.cpp", arguments);
+    VerifySide side = run_verify_side(stock_name, arguments);
     print_line("stock", side.figures, kernels + " kernels");
     return side;
 }
@@ -219,11 +220,23 @@ void throw_if_different(const Row &row) {
     }
 }
 
+// Before anything is touched, and not after an hour.
+void check_output(const VerifyFlags &flags) {
+    std::vector<NamedFile> inputs = model_files("-m", flags.engine.options.model_path);
+    if (!flags.against.empty()) {
+        const std::vector<NamedFile> stocks = model_files("--against", flags.against);
+        inputs.insert(inputs.end(), stocks.begin(), stocks.end());
+    }
+    inputs.push_back({"-f", flags.prompt_file});
+    refuse_overwriting(inputs, {{"--out", flags.out}});
+    check_replaceable(flags.out, "--out");
+}
+
 int verify(VerifyFlags &flags) {
+    check_output(flags);
     if (!flags.prompt_file.empty()) {
         flags.prompt = read_text_file(flags.prompt_file, "-f", MiB);
     }
-    check_writable(flags.out, "--out"); // not after an hour
     const std::vector<std::string> budgets = flags.ram.empty() ? std::vector<std::string>{""} : flags.ram;
     const std::vector<std::string> kernels = plan_all(flags, budgets);
     print_head();
@@ -249,7 +262,13 @@ void add_verify(CLI::App &app, CommandBody &body) {
         app.add_subcommand("verify", "compare larder's logits with stock llama.cpp's, bit for bit, in two processes");
     add_engine_flags(*command, flags->engine);
     refuse_bad_budgets(
-        command->add_option("--ram", flags->ram, "budget of larder's process; may be given several times")->take_all());
+        command
+            ->add_option("--ram", flags->ram,
+                         "budgets of larder's process, like 4G,8G or 50% of what the machine or cgroup can give "
+                         "(default: all of that)")
+            ->delimiter(',')
+            ->take_all()
+            ->group("Model and memory"));
     command->add_option("-p,--prompt", flags->prompt, "the prompt (default: a paragraph of English)");
     command->add_option("-f,--file", flags->prompt_file, "read the prompt from a file");
     command->add_option("--against", flags->against,

@@ -1,0 +1,109 @@
+// What the help says, and what those get who type llama.cpp's flags.
+#include "support/process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace larder::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string help_of(const std::string &command) {
+    const Finished help = larder({command, "--help"});
+    EXPECT_EQ(help.exit_code, 0);
+    return help.out;
+}
+
+void refused(const std::vector<std::string> &arguments, const std::string &text) {
+    const Finished result = larder(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_EQ(result.err, "error: " + text + "\n");
+    EXPECT_EQ(result.out, "");
+}
+
+TEST(Help, ShowsLlamaCppsShortNamesInTheColumnOfFlags) {
+    const std::string run = help_of("run");
+    for (const char *names : {"-np,--parallel", "-ub,--ubatch-size", "-fa,--flash-attn", "-tb,--threads-batch",
+                              "-ctk,--cache-type-k", "-ctv,--cache-type-v", "-no-cnv,--raw", "-sys,--system-prompt"}) {
+        EXPECT_THAT(run, HasSubstr(names));
+    }
+    EXPECT_THAT(help_of("bench"), HasSubstr("-pg,--n-prompt-gen"));
+}
+
+TEST(Help, DescribesCommandsInLowerCase) {
+    const std::string help = larder({"--help"}).out;
+    EXPECT_THAT(help, HasSubstr(" show what a model's weights take"));
+    EXPECT_THAT(help, HasSubstr(" replay routing traces"));
+}
+
+TEST(Help, SaysWhatABudgetMayBeAndIsWithoutBeingNamed) {
+    for (const char *command : {"run", "verify", "tune", "bench", "plan", "calibrate"}) {
+        const std::string help = help_of(command);
+        EXPECT_THAT(help, HasSubstr("50% of what")) << command;
+        EXPECT_THAT(help, HasSubstr("all of that")) << command;
+    }
+}
+
+TEST(Help, TheModelIsAnArgumentOrAFlag) {
+    for (const char *command : {"run", "inspect", "verify", "bench", "tune", "plan", "calibrate"}) {
+        refused({command}, std::string("no model is named: give MODEL or -m MODEL; see larder ") + command + " --help");
+        EXPECT_THAT(help_of(command), Not(HasSubstr("REQUIRED"))) << command;
+        EXPECT_THAT(help_of(command), HasSubstr("MODEL or -m MODEL")) << command;
+    }
+}
+
+TEST(Help, NumbersOutOfRangeAreRefusedShortly) {
+    for (const char *flag : {"--parallel", "--batch-size", "--io-depth"}) {
+        const Finished result = larder({"run", "m.gguf", flag, "0"});
+        EXPECT_EQ(result.exit_code, 2);
+        EXPECT_THAT(result.err, HasSubstr(flag));
+        EXPECT_LT(result.err.size(), 100U) << result.err;
+    }
+    EXPECT_THAT(larder({"run", "m.gguf", "-np", "0"}).err, HasSubstr("not in range 1 to 256"));
+}
+
+TEST(Help, FlagsOfLlamaCppThatLarderCannotHaveAreExplained) {
+    for (const std::string flag : {"-hf", "--hf-repo"}) {
+        refused({"run", flag, "Qwen/Qwen3-30B-A3B-GGUF"},
+                flag + ": larder downloads no models; download the GGUF first (e.g. with hf download), then -m");
+    }
+    for (const std::string flag : {"-ngl", "--n-gpu-layers", "--gpu-layers"}) {
+        refused({"run", "-m", "m.gguf", flag, "99"}, flag + ": larder computes on the CPU; leave " + flag + " out");
+    }
+    refused({"run", "-m", "m.gguf", "--n-gpu-layers=99"},
+            "--n-gpu-layers: larder computes on the CPU; leave --n-gpu-layers out");
+}
+
+// Not a short one that seems whole, nor success.
+TEST(Help, ThatCannotBeWrittenIsAnError) {
+    for (const std::string flag : {"--help", "--version", "run --help"}) {
+        const Finished full = run({"/bin/sh", "-c", std::string(LARDER_PROGRAM) + " " + flag + " >/dev/full"});
+        EXPECT_EQ(full.exit_code, 1) << flag;
+        EXPECT_THAT(full.err, HasSubstr("cannot write to standard output: No space left on device; free some space"));
+        const Finished closed = run({"/bin/sh", "-c", std::string(LARDER_PROGRAM) + " " + flag + " >&-"});
+        EXPECT_EQ(closed.exit_code, 1) << flag;
+        EXPECT_THAT(closed.err, HasSubstr("cannot write to standard output: Bad file descriptor; "));
+        EXPECT_THAT(closed.err, Not(HasSubstr("space")));
+    }
+}
+
+// A stack that fits nowhere stands for the limit of processes, which root does not have.
+TEST(Help, AThreadThatCannotBeStartedIsNamed) {
+    const Finished result =
+        run({"/bin/sh", "-c", "ulimit -s 200000000000 && exec " + std::string(LARDER_PROGRAM) + " run -m m.gguf"});
+    if (result.exit_code == 2) {
+        GTEST_SKIP() << "no such limit can be set: " << result.err;
+    }
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("error: cannot start a thread: "));
+    EXPECT_THAT(result.err, HasSubstr("(ulimit -u)"));
+}
+
+} // namespace
+} // namespace larder::test
