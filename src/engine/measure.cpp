@@ -8,11 +8,14 @@
 #include "engine/resident_weights.h"
 
 #include "llama-ext.h"
+#include "llama-model.h"
 
 #include <fmt/format.h>
 #include <malloc.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 namespace larder {
@@ -21,12 +24,20 @@ namespace {
 
 // What the process holds besides the parts counted by name: pieces of llama.cpp and of the C library that grow after
 // the measurement (graph metadata, thread stacks, the sampler's candidates are counted below by size).
-constexpr uint64_t slack_bytes = 3 * MiB;
+constexpr uint64_t slack_bytes = MiB;
 constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
 constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
 
 constexpr uint64_t cell_bytes = 64;     // of llama.cpp's list of KV cells, measured some 50
 constexpr uint64_t tokenise_bytes = 64; // llama.cpp's tokenizers take some 60 bytes for each of the text
+
+// llama.cpp keeps the graph that it reserved memory with, which is measured, and another one that it computes with, and
+// the scheduler its copies. Of graphs of 1.5 to 11 MiB the others took 1.2 to 1.5 times the first
+// (tests/gates/plan_test.cpp).
+uint64_t computed_graph_bytes(uint64_t of_context, uint32_t ctx_tokens) {
+    const uint64_t cells = uint64_t{ctx_tokens} * cell_bytes;
+    return (of_context - std::min(of_context, cells)) * 3 / 2;
+}
 
 // What tokenising the longest text takes.
 uint64_t text_bytes(uint32_t ctx_tokens) { return uint64_t{ctx_tokens} * text_bytes_per_token * tokenise_bytes; }
@@ -51,6 +62,19 @@ uint64_t repack_bytes(const ModelLayout &layout) {
             std::max<uint64_t>(row_bytes_max, ggml_row_size(static_cast<ggml_type>(tensor.type), tensor.shape[0]));
     }
     return 16 * row_bytes_max;
+}
+
+// Of tensors that are there twice in one place: ResidentWeights gives them one memory.
+uint64_t aliased_bytes(const llama_model *model) {
+    uint64_t bytes = 0;
+    std::set<std::pair<std::string, ggml_backend_buffer_type_t>> seen;
+    for (const auto &[name, tensor] : llama_internal_get_tensor_map(model)) {
+        ggml_backend_buffer_type_t place = ggml_backend_buffer_get_type(tensor->buffer);
+        if (place != expert_buffer_type() && !seen.emplace(name, place).second) {
+            bytes += ggml_nbytes(tensor);
+        }
+    }
+    return bytes;
 }
 
 FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
@@ -114,6 +138,7 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
                     "check -c, --cache-type-k, --cache-type-v and -fa");
     }
     FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));
+    fixed.resident -= aliased_bytes(measured.model.get());
     const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);
     const auto n_vocab = static_cast<uint64_t>(llama_vocab_n_tokens(llama_model_get_vocab(measured.model.get())));
     fixed.compute += output_bytes(resolved, n_vocab) + work_bytes(layout, resolved);
@@ -124,9 +149,10 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     // do.
     const uint64_t loading = std::min(ResidentWeights::buffer_bytes(), fixed.resident);
     fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv + floor_bytes(layout)));
-    const uint64_t of_context = process_memory().rss_bytes - std::min(process_memory().rss_bytes, without_context);
-    fixed.overhead =
-        rss_bytes + of_context + slack_bytes + threads * thread_bytes + resolved.sequences * n_vocab * candidate_bytes;
+    const uint64_t with_context = process_memory().rss_bytes;
+    const uint64_t of_context = with_context - std::min(with_context, without_context);
+    fixed.overhead = rss_bytes + of_context + computed_graph_bytes(of_context, resolved.ctx_tokens) + slack_bytes +
+                     threads * thread_bytes + resolved.sequences * n_vocab * candidate_bytes;
     fixed.passing = text_bytes(resolved.ctx_tokens);
     return fixed;
 }

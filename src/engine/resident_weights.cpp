@@ -77,9 +77,21 @@ void ResidentWeights::add(ggml_tensor *tensor) noexcept {
                                  shape_text(tensor->ne));
     } else if (!is_in_ram(tensor)) {
         complaint_ = fmt::format("tensor '{}' was not placed in RAM", info->name);
+    } else if (ggml_tensor *twin = twin_of(tensor)) {
+        tensor->data = twin->data; // and what was allocated for it is never touched
     } else {
         pieces_.push_back({info->extent, tensor, info->extent.bytes, &info->name});
     }
+}
+
+// Where the output matrix is the embedding, some architectures of llama.cpp make two tensors of it in one buffer.
+ggml_tensor *ResidentWeights::twin_of(const ggml_tensor *tensor) const noexcept {
+    for (const Piece &piece : pieces_) {
+        if (*piece.name == tensor->name && piece.tensor->buffer == tensor->buffer) {
+            return piece.tensor;
+        }
+    }
+    return nullptr;
 }
 
 std::vector<ResidentWeights::Chunk> ResidentWeights::chunks() const {

@@ -45,6 +45,7 @@ class ResidentWeights {
         size_t first_piece = 0; // the first piece that reaches into it
     };
 
+    [[nodiscard]] ggml_tensor *twin_of(const ggml_tensor *tensor) const noexcept;
     void ask_for_huge_pages() const;
     [[nodiscard]] std::vector<Chunk> chunks() const;
     void copy_out(const Chunk &chunk, const char *from);

@@ -1,0 +1,90 @@
+// The plan beside what the process takes, for every architecture: graphs, caches and embeddings differ most there.
+#include "base/bytes.h"
+#include "support/process.h"
+#include "support/scratch.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+#include <string>
+
+namespace larder::test {
+namespace {
+
+class PlanOf : public testing::TestWithParam<const char *> {
+  protected:
+    // The stats of a run that fills its context and all slots.
+    static nlohmann::json stats_of(const std::string &architecture, const std::string &kernels) {
+        const Scratch scratch;
+        const std::string model = make_model(scratch, "m.gguf", "--arch " + architecture);
+        std::string prompt;
+        for (int i = 1; i < 1000; i++) {
+            prompt += static_cast<char>('!' + i * i % 97 % 94);
+        }
+        std::ofstream(scratch / "prompt.txt") << prompt;
+        const Finished result = larder({"run",
+                                        "-m",
+                                        model,
+                                        "--ram",
+                                        "400M",
+                                        "-c",
+                                        "1024",
+                                        "-ub",
+                                        "256",
+                                        "--kernels",
+                                        kernels,
+                                        "--raw",
+                                        "-f",
+                                        scratch / "prompt.txt",
+                                        "-n",
+                                        "24",
+                                        "--ignore-eos",
+                                        "--temp",
+                                        "0",
+                                        "-t",
+                                        "2",
+                                        "--stats",
+                                        scratch / "stats.json"});
+        EXPECT_EQ(result.exit_code, 0) << result.err;
+        return nlohmann::json::parse(contents(scratch / "stats.json"));
+    }
+};
+
+TEST_P(PlanOf, CoversTheProcessByNoMoreThanItsUncertainty) {
+    for (const char *kernels : {"plain", "mixed"}) {
+        const nlohmann::json stats = stats_of(GetParam(), kernels);
+        const auto planned = stats.at("planned_bytes").get<uint64_t>();
+        const auto peak = stats.at("peak_rss_bytes").get<uint64_t>();
+        EXPECT_LE(peak, planned) << kernels << stats.dump(2);
+        EXPECT_GE(peak, planned - planned / 50 - 3 * MiB) << kernels << stats.dump(2);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, PlanOf,
+                         testing::Values("qwen3moe", "qwen35moe", "smallthinker", "gemma4", "gpt-oss", "deepseek2",
+                                         "glm4moe", "llama", "olmoe", "qwen2moe", "qwen3"),
+                         [](const auto &tested) {
+                             std::string name = tested.param;
+                             std::erase(name, '-');
+                             return name;
+                         });
+
+// llama.cpp makes two tensors of gemma's embedding, which is its output matrix too, in one buffer.
+TEST(PlanOfTiedEmbedding, HoldsItOnceForEachOfItsLayouts) {
+    const Scratch scratch;
+    const std::string model = make_model(scratch, "m.gguf", "--arch gemma4 --quant q4_0 --vocab 40000 --embd 512");
+    const uint64_t embedding = 40000 * 512 * 18 / 32;
+    for (const auto &[kernels, layouts] : {std::pair{"plain", 1U}, std::pair{"mixed", 2U}}) {
+        const Finished result = larder({"run", "-m", model, "--ram", "400M", "-c", "512", "--kernels", kernels, "-p",
+                                        "a", "-n", "2", "--stats", scratch / "stats.json"});
+        ASSERT_EQ(result.exit_code, 0) << result.err;
+        const auto stats = nlohmann::json::parse(contents(scratch / "stats.json"));
+        EXPECT_LT(stats.at("resident_bytes"), embedding * layouts + 8 * MiB) << kernels;
+        EXPECT_GT(stats.at("resident_bytes"), embedding * layouts) << kernels;
+        EXPECT_LE(stats.at("peak_rss_bytes"), stats.at("planned_bytes")) << kernels;
+    }
+}
+
+} // namespace
+} // namespace larder::test
