@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Trains the small model that ships with larder and writes it as a GGUF. docs/model.md says what it is and what came of it.
+#
+#   tools/train/train.sh [--out FILE] [--work DIR] [OPTIONS OF train.py]
+#
+# --out   the GGUF (default models/kjv-moe-32x4.q8_0.gguf)
+# --work  vocabulary, checkpoints and report; training goes on from there (default ${XDG_CACHE_HOME:-~/.cache}/larder/train)
+#
+# Needs Debian's python3-torch, python3-numpy, python3-yaml, libopenblas0-pthread and bible-kjv, and installs them if it may. The vocabulary and
+# the text are always the same; the weights are too on the same CPU with as many threads.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+out="$root/models/kjv-moe-32x4.q8_0.gguf"
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/larder"
+work="$cache/train"
+options=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --out) out=$2 && shift ;;
+    --work) work=$2 && shift ;;
+    --help | -h) sed -n '2,/^set/{/^# \{0,1\}/!d;s///;p}' "${BASH_SOURCE[0]}" && exit 0 ;;
+    *) options+=("$1") ;;
+    esac
+    shift
+done
+
+packages=(python3-torch python3-numpy python3-yaml libopenblas0-pthread bible-kjv) # the reference BLAS is ten times slower
+missing=()
+for package in "${packages[@]}"; do
+    dpkg -s "$package" >/dev/null 2>&1 || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    [ "$(id -u)" = 0 ] || { echo "error: run as root once, or: apt-get install ${missing[*]}" >&2 && exit 1; }
+    apt-get install -y --no-install-recommends "${missing[@]}" >&2
+fi
+mkdir -p "$work" "$(dirname "$out")"
+
+# One verse a line, without its number; an empty line between chapters.
+if [ ! -s "$work/text.txt" ]; then
+    bible -f gen1:1-rev22:21 | awk '
+        { chapter = $1; sub(/:.*/, "", chapter) }
+        NR > 1 && chapter != last { print "" }
+        { last = chapter; sub(/^[^ ]* /, ""); print }' >"$work/text.new"
+    mv "$work/text.new" "$work/text.txt"
+fi
+PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$root/tools/train/train.py" --text "$work/text.txt" --out "$work" ${options[@]+"${options[@]}"}
+
+# llama.cpp's own GGUF writer, out of the package that larder is built from.
+if [ ! -d "$work/gguf-py" ]; then
+    "$root/scripts/llama.sh" >/dev/null
+    tar -xzf "$(ls "$cache"/node-llama-cpp-*.tgz)" -C "$work" package/llama/gitRelease.bundle
+    git clone --quiet --bare -c advice.detachedHead=false "$work/package/llama/gitRelease.bundle" "$work/llama.git"
+    git -C "$work/llama.git" archive HEAD -- gguf-py | tar -x -C "$work"
+    rm -rf "$work/package" "$work/llama.git"
+fi
+PYTHONPATH="$work/gguf-py" PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$root/tools/train/export.py" --checkpoint "$work" --out "$out"
+(cd "$(dirname "$out")" && sha256sum "$(basename "$out")")
