@@ -4,7 +4,7 @@
 
 help:
 	@echo "make build     build all: build/release/larder, the tools beside it, tests and benchmarks"
-	@echo "make demo      build larder and run a model bigger than its budget"
+	@echo "make demo      build larder and let a small trained model answer (DEMO=--big: one of 620 MB in 200 MB, too)"
 	@echo "make test      build and run all tests"
 	@echo "make check     format, static analysis and layering"
 	@echo "make sanitize  the unit tests under ASan/UBSan and TSan"
@@ -24,7 +24,7 @@ build: configure
 
 demo: configure
 	@cmake --build --preset release --target larder larder-make-model
-	@scripts/demo.sh build/release
+	@scripts/demo.sh $(DEMO) build/release
 
 test: build
 	@ctest --preset release

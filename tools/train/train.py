@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the small model that ships with larder. tools/train/train.sh runs it; docs/model.md says what came of it.
+"""Trains the small model that ships with larder. tools/train/train.sh runs it; models/README.md says what came of it.
 
 Goes on from its last checkpoint, so it may be interrupted at any time.
 """

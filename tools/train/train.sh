@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains the small model that ships with larder and writes it as a GGUF. docs/model.md says what it is and what came of it.
+# Trains the small model that ships with larder and writes it as a GGUF. models/README.md says what came of it.
 #
 #   tools/train/train.sh [--out FILE] [--work DIR] [OPTIONS OF train.py]
 #
