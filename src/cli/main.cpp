@@ -4,6 +4,7 @@
 #include "cli/console/terminal.h"
 #include "cli/flags/engine_flags.h"
 #include "engine/engine.h"
+#include "plan/address_space.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace {
@@ -51,6 +53,11 @@ void wait_for_threads_briefly(char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+    try {
+        larder::set_up_process();
+    } catch (const larder::Error &error) {
+        return report(error);
+    }
     wait_for_threads_briefly(argv);
     CLI::App app{"larder runs Mixture-of-Experts language models (GGUF) that are bigger than RAM.\n"
                  "Resident weights stay in RAM, routed experts are read from the SSD when the router asks for them.",
@@ -84,7 +91,9 @@ int main(int argc, char **argv) {
     } catch (const larder::Error &error) {
         return report(error);
     } catch (const std::bad_alloc &) {
-        return report({larder::ErrorKind::io, "out of memory", "lower --ram or -c"});
+        return report(larder::out_of_memory());
+    } catch (const std::system_error &error) { // of std::thread alone
+        return report(larder::no_thread(error.code()));
     } catch (const std::exception &error) {
         return report({larder::ErrorKind::engine, error.what()});
     }

@@ -69,6 +69,9 @@ FixedBytes sum_of(const llama_memory_breakdown &breakdown) {
 } // namespace
 
 void check_context_can_be_measured(const EngineOptions &resolved, const Machine &machine) {
+    if (!resolved.wishes.budget_bytes && !machine.ulimit.empty()) {
+        return; // it has been measured already, to know what the limit leaves
+    }
     const uint64_t budget = resolved.wishes.budget_bytes.value_or(machine.usable_bytes);
     const uint64_t cells = uint64_t{resolved.ctx_tokens} * cell_bytes;
     // A list that is a small part of the budget is not what is wrong with it: the plan then says what is.
@@ -91,10 +94,9 @@ Measurement measure(const ModelLayout &layout, Kernels kernels, ggml_backend_buf
     // believes the settings, and a graph built on wrong ones ends the process.
     ModelHandle model(llama_model_load_from_file(layout.files.front().c_str(), params));
     if (model == nullptr) {
-        throw Error(
-            ErrorKind::model,
-            fmt::format("{}: llama.cpp does not accept the model: {}", layout.files.front(), take_llama_errors()),
-            "check that the file is complete and its architecture is one llama.cpp knows");
+        throw llama_refused(ErrorKind::model,
+                            fmt::format("{}: llama.cpp does not accept the model", layout.files.front()),
+                            "check that the file is complete and its architecture is one llama.cpp knows");
     }
     Measurement measured;
     measured.placement = std::make_unique<Placement>(model.get(), experts);
@@ -107,8 +109,8 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     take_llama_errors();
     const ContextHandle context(llama_init_from_model(measured.model.get(), context_params(resolved)));
     if (context == nullptr) {
-        throw Error(ErrorKind::engine, fmt::format("llama.cpp does not accept the context: {}", take_llama_errors()),
-                    "check -c, --cache-type-k, --cache-type-v and -fa");
+        throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context",
+                            "check -c, --cache-type-k, --cache-type-v and -fa");
     }
     FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));
     const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);

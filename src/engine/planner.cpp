@@ -1,6 +1,7 @@
 #include "engine/planner.h"
 
 #include "compute/compute.h"
+#include "engine/address_needs.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/params.h"
@@ -32,7 +33,7 @@ class Planner::Impl {
         expert_buffer_type(); // registered before the first model
         layout = open_layout(wanted.model_path);
         options = resolve(wanted, layout.context_length);
-        machine = probe_machine();
+        machine = within_address_limits(probe_memory(), layout, options);
     }
 
     PlannedRun plan() {

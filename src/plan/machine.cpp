@@ -1,9 +1,9 @@
 // What this process may use. Every source is optional: a file that is not there sets no bound.
 #include "base/bytes.h"
+#include "plan/address_space.h"
 #include "plan/plan.h"
 #include "plan/proc_files.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -97,21 +97,16 @@ void bound_by_cgroups(Machine &machine, const std::string &root) {
     }
 }
 
-void bound_by_rlimit(Machine &machine, int resource, const char *source) {
-    rlimit limit{};
-    if (::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        bound(machine, limit.rlim_cur, source);
-    }
-}
-
 } // namespace
 
-Machine probe_machine(const std::string &root) {
+Machine probe_memory(const std::string &root) {
     Machine machine = available(root);
     bound_by_cgroups(machine, root);
-    bound_by_rlimit(machine, RLIMIT_DATA, "RLIMIT_DATA (ulimit -d)");
-    bound_by_rlimit(machine, RLIMIT_AS, "RLIMIT_AS (ulimit -v)");
     return machine;
+}
+
+Machine probe_machine(const std::string &root) {
+    return within_limits(probe_memory(root), address_limits(), idle_addresses(root));
 }
 
 } // namespace larder
