@@ -166,10 +166,11 @@ uint64_t Decline::expect(uint64_t usable_bytes, Clock::time_point now, std::chro
     const std::chrono::duration<double, std::milli> passed = now - (last_ ? last_->at : now);
     if (!last_ || passed >= decline_interval) {
         const uint64_t fall = last_ ? above(last_->usable_bytes, usable_bytes) : 0;
+        before_ = bytes_per_ms_;
         bytes_per_ms_ = fall >= fall_noise ? static_cast<double>(fall) / passed.count() : 0;
         last_ = {usable_bytes, now};
     }
-    return static_cast<uint64_t>(bytes_per_ms_ * static_cast<double>(ahead.count()));
+    return static_cast<uint64_t>(std::min(before_, bytes_per_ms_) * static_cast<double>(ahead.count()));
 }
 
 std::string to_string(const ArenaResize &resize) {

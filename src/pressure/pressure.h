@@ -106,8 +106,9 @@ std::string to_string(const ArenaResize &resize);
 class Decline {
   public:
     using Clock = std::chrono::steady_clock;
-    // What it will give less `ahead` from now than now: as much in proportion as since the last call that was at least
-    // some ms ago. 0 where that was next to nothing, which may be noise.
+    // What it will give less `ahead` from now than now, if it goes as in the last two stretches of at least some ms: as
+    // in the one that went slower, since the kernel's figures are late and a single fall may be none. 0 where that was
+    // next to nothing.
     uint64_t expect(uint64_t usable_bytes, Clock::time_point now, std::chrono::milliseconds ahead);
 
   private:
@@ -116,7 +117,8 @@ class Decline {
         Clock::time_point at;
     };
     std::optional<Sample> last_;
-    double bytes_per_ms_ = 0;
+    double bytes_per_ms_ = 0; // in the last stretch
+    double before_ = 0;       // and in the one before
 };
 
 // --- the watcher ---

@@ -261,11 +261,14 @@ TEST(Decline, IsWhatWentInProportionToTheTime) {
     const milliseconds ahead(50);
     EXPECT_EQ(decline.expect(1000 * MiB, begin, ahead), 0U);
     EXPECT_EQ(decline.expect(900 * MiB, begin + milliseconds(1), ahead), 0U) << "too soon to tell";
-    EXPECT_EQ(decline.expect(990 * MiB, begin + milliseconds(10), ahead), 50 * MiB);
-    EXPECT_EQ(decline.expect(985 * MiB, begin + milliseconds(12), ahead), 50 * MiB) << "until there is a newer one";
-    EXPECT_EQ(decline.expect(989 * MiB + 1, begin + milliseconds(20), ahead), 0U) << "less than a MiB is noise";
-    EXPECT_EQ(decline.expect(2000 * MiB, begin + milliseconds(30), ahead), 0U);
-    EXPECT_EQ(decline.expect(1950 * MiB, begin + milliseconds(280), ahead), 10 * MiB);
+    EXPECT_EQ(decline.expect(990 * MiB, begin + milliseconds(10), ahead), 0U) << "once is no decline";
+    EXPECT_EQ(decline.expect(970 * MiB, begin + milliseconds(20), ahead), 50 * MiB) << "the slower of two";
+    EXPECT_EQ(decline.expect(900 * MiB, begin + milliseconds(22), ahead), 50 * MiB) << "until there is a newer one";
+    EXPECT_EQ(decline.expect(950 * MiB, begin + milliseconds(30), ahead), 100 * MiB);
+    EXPECT_EQ(decline.expect(949 * MiB + 1, begin + milliseconds(40), ahead), 0U) << "less than a MiB is noise";
+    EXPECT_EQ(decline.expect(2000 * MiB, begin + milliseconds(50), ahead), 0U);
+    EXPECT_EQ(decline.expect(1950 * MiB, begin + milliseconds(300), ahead), 0U);
+    EXPECT_EQ(decline.expect(1900 * MiB, begin + milliseconds(550), ahead), 10 * MiB);
 }
 
 TEST(Pressure, AShortageEndsTheCalm) {
