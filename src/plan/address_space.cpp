@@ -23,7 +23,7 @@ namespace {
 constexpr uint64_t main_stack_least = 256 * KiB; // it takes some 130
 constexpr uint64_t main_stack_wanted = 8 * MiB;  // what systems give without being asked
 constexpr int mmap_threshold = 4 * 1024 * 1024;  // larger blocks are mappings of their own
-constexpr size_t kept_for_messages = 256 * 1024; // bytes
+constexpr size_t kept_for_messages = 256 * KiB;
 
 // Freed where memory has run out, so that it can be said.
 std::unique_ptr<char[]> for_messages; // NOLINT(modernize-avoid-c-arrays)

@@ -7,6 +7,7 @@
 // Units: bytes. Threads: any, but set_up_process(), which comes first.
 #pragma once
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "plan/plan.h"
 
@@ -18,7 +19,7 @@
 namespace larder {
 
 // The stack of every thread that the process starts. That of main() is as long as ulimit -s says.
-inline constexpr uint64_t thread_stack_bytes = 2 * 1024 * 1024;
+inline constexpr uint64_t thread_stack_bytes = 2 * MiB;
 
 // Makes the process's use of addresses small and known, before any thread is started: stacks of thread_stack_bytes
 // whatever ulimit -s says, one heap for all threads. Throws Error(io) if main()'s own stack may not grow as far as it

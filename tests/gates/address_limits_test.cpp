@@ -86,10 +86,10 @@ TEST_F(AddressLimits, HoldAnExplicitBudgetOrRefuseIt) {
 TEST_F(AddressLimits, RaisedAsTheRefusalSaysAreEnough) {
     for (const std::string limit : {"ulimit -d", "ulimit -v"}) {
         for (const std::vector<std::string> &more : {std::vector<std::string>{}, {"--ram", "100M"}, {"-t", "7"}}) {
-            const Finished first = limited(limit + " 60000", run_arguments(more));
+            const Finished first = limited(fmt::format("{} 60000", limit), run_arguments(more));
             EXPECT_EQ(first.exit_code, refused);
             const std::string kib = remedy(first.err, limit);
-            const Finished second = limited(limit + " " + kib, run_arguments(more));
+            const Finished second = limited(fmt::format("{} {}", limit, kib), run_arguments(more));
             EXPECT_EQ(second.exit_code, 0) << limit << " " << kib << "\n" << second.err;
         }
     }
