@@ -139,7 +139,11 @@ std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_
 std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &readings, PressureState &state) {
     const Account account(bounds, readings, state);
     state.limit_hits = readings.limit_hits;
-    const uint64_t machine = above(account.will_hold + account.margin + account.falling, account.usable);
+    // What is only expected takes nothing from slots that are not filled yet: while they are, the pages on their way
+    // into them look like a neighbour's for a moment.
+    const bool is_short = account.will_hold + account.margin > account.usable;
+    const uint64_t holds = is_short ? account.will_hold : readings.own_bytes;
+    const uint64_t machine = above(holds + account.margin + account.falling, account.usable);
     const uint64_t budget = above(readings.rss_bytes, bounds.budget_bytes);
     if (machine > 0 || budget > 0) {
         state.calm_readings = 0;

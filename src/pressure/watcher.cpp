@@ -1,6 +1,9 @@
 // The thread that looks.
 #include "pressure/pressure.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -12,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds soon{4};   // between looks where memory is short
+constexpr int urgent = -10;       // nice value of this thread alone: it has little to do, but at once
 constexpr milliseconds ahead{50}; // what goes in this time is given back with what is missing
 
 } // namespace
@@ -26,6 +30,7 @@ PressureFigures PressureWatcher::figures() const {
 }
 
 void PressureWatcher::watch(const std::stop_token &stop) {
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), urgent); // refused at worst: then it waits for a core
     const std::stop_callback wake(stop, [this] { alarm_.ring(); });
     Clock::time_point regular = Clock::now(); // when the next one is due
     while (!stop.stop_requested()) {

@@ -135,7 +135,7 @@ TEST_F(Pressure, ANeighbourInTheSameGroupGetsItsMemoryAndBothLive) {
     neighbour.end();
 }
 
-TEST_F(Pressure, ANeighbourThatTakes200MiBASecondWithoutALookAtOthersIsMadeRoomFor) {
+TEST_F(Pressure, ANeighbourThatTakes150MiBASecondWithoutALookAtOthersIsMadeRoomFor) {
     const Cgroup parent(budget + kernel_memory);
     const Cgroup own(parent, "larder");
     const Cgroup other(parent, "neighbour");
@@ -146,7 +146,7 @@ TEST_F(Pressure, ANeighbourThatTakes200MiBASecondWithoutALookAtOthersIsMadeRoomF
     chat.type(model->lines[0]);
     ASSERT_TRUE(chat.wait_for_output_lines(1));
     chat.type(model->lines[1]);
-    Neighbour neighbour(other, 96 * MiB, 200 * KiB);
+    Neighbour neighbour(other, 96 * MiB, 150 * KiB);
     EXPECT_TRUE(neighbour.wait_until_full());
     chat.type(model->lines[2]);
     const Finished finished = chat.wait();

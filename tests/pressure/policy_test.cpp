@@ -240,6 +240,17 @@ TEST(Pressure, WhatIsGoingFastGoesWithWhatIsMissing) {
     EXPECT_EQ(most->to_bytes, 560 * MiB - (128 - 4) * MiB - 32 * MiB) << "a quarter of the range at most";
 }
 
+TEST(Pressure, WhatIsOnlyExpectedTakesNothingFromSlotsThatAreStillFilled) {
+    Readings readings = calm_readings();
+    readings.machine.usable_bytes = fixed + 560 * MiB + 20 * MiB;
+    readings.own_bytes = fixed + 500 * MiB;
+    readings.falling_bytes = 14 * MiB;
+    Policy decide;
+    EXPECT_FALSE(decide(readings));
+    readings.falling_bytes = 70 * MiB;
+    EXPECT_TRUE(decide(readings)) << "but for what is there";
+}
+
 TEST(Pressure, ReadingsBetweenShrinkButAreNoTimeOfCalm) {
     Policy decide;
     Readings readings = calm_readings(300 * MiB);
