@@ -233,7 +233,6 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions &options) {
         break;
     }
     impl->create_context();
-    check_threads_can_start(threads_to_start(options)); // the ring's own count too; OpenMP would end the process
     if (options.lock_memory) {
         lock_memory();
     }
