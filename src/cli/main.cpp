@@ -4,6 +4,7 @@
 #include "cli/console/terminal.h"
 #include "cli/flags/short_names.h"
 #include "engine/engine.h"
+#include "plan/address_space.h"
 
 #include <fmt/format.h>
 
@@ -51,8 +52,7 @@ int print(const CLI::ParseError &request, const CLI::App &app) {
 // Threads are what larder's own code asks the system for outside of an Error.
 larder::Error from_system(const std::system_error &error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
-        return {larder::ErrorKind::io, fmt::format("cannot start a thread: {}", error.code().message()),
-                "raise the limit of processes (ulimit -u)"};
+        return larder::no_thread(error.code());
     }
     return {larder::ErrorKind::io, error.what()};
 }
@@ -74,6 +74,11 @@ void wait_for_threads_briefly(char **argv) {
 } // namespace
 
 int main(int argc, char **argv) {
+    try {
+        larder::set_up_process();
+    } catch (const larder::Error &error) {
+        return report(error);
+    }
     wait_for_threads_briefly(argv);
     CLI::App app{"larder runs Mixture-of-Experts language models (GGUF) that are bigger than RAM.\n"
                  "Resident weights stay in RAM, routed experts are read from the SSD when the router asks for them.",
@@ -107,7 +112,7 @@ int main(int argc, char **argv) {
     } catch (const larder::Error &error) {
         return report(error);
     } catch (const std::bad_alloc &) {
-        return report({larder::ErrorKind::io, "out of memory", "lower --ram or -c"});
+        return report(larder::out_of_memory());
     } catch (const std::system_error &error) {
         return report(from_system(error));
     } catch (const std::exception &error) {

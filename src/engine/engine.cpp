@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "engine/address_needs.h"
 #include "engine/engine_impl.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
@@ -10,6 +11,7 @@
 #include "engine/params.h"
 #include "engine/planner.h"
 #include "engine/resident_weights.h"
+#include "plan/address_space.h"
 
 #include "common.h"
 
@@ -78,14 +80,16 @@ std::optional<Error> Engine::Impl::take_failure() { return store != nullptr ? st
 
 void Engine::Impl::make_the_plan() {
     Planner planner(options);
-    check_context_can_be_measured(planner.options().ctx_tokens,
-                                  options.wishes.budget_bytes.value_or(planner.machine().usable_bytes));
+    if (options.wishes.budget_bytes) {
+        check_context_can_be_measured(planner.options().ctx_tokens, *options.wishes.budget_bytes);
+    }
     const PlannedRun planned = planner.plan();
     options = with_ubatch(planner.options(), planned.memory.ubatch_tokens);
     layout = planner.take_layout();
     placement = planner.take_placement();
     plan = planned.memory;
     kernels = planned.kernels;
+    check_threads_can_start(threads_to_start(options)); // while nothing has been read
     if (options.lock_memory) {
         check_may_lock(plan.budget_bytes - plan.reserve_bytes - plan.spare_bytes);
     }
@@ -111,10 +115,18 @@ void Engine::Impl::watch_pressure() {
     }
     uint64_t overcommitted_bytes = 0;
     if (options.wishes.overcommit) {
-        overcommitted_bytes = plan.budget_bytes - std::min(plan.budget_bytes, probe_machine().usable_bytes);
+        overcommitted_bytes = plan.budget_bytes - std::min(plan.budget_bytes, probe_memory().usable_bytes);
     }
     watcher = std::make_unique<PressureWatcher>(*store, pressure_bounds(layout, plan, overcommitted_bytes),
                                                 std::move(watching));
+}
+
+void Engine::Impl::make_the_store() {
+    try {
+        store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
+    } catch (const Error &error) {
+        throw error.kind() == ErrorKind::io && address_limits().any() ? out_of_memory(error.message()) : error;
+    }
 }
 
 void Engine::Impl::remember_file_states() {
@@ -128,7 +140,7 @@ void Engine::Impl::open_arena() {
     reader = open_reader(layout.files, options.reader);
     remember_file_states();
     if (!layout.expert_tensors.empty()) {
-        store = std::make_unique<ExpertStore>(layout, plan.slots, *reader);
+        make_the_store();
         watch_pressure();
         binding = std::make_unique<ExpertBinding>(layout, *store, kernels, record_routes());
     } else if (!options.trace_path.empty()) {
@@ -141,9 +153,8 @@ void Engine::Impl::open_arena() {
     params.tensor_buft_overrides = placement->overrides();
     model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &targets, params));
     if (model == nullptr) {
-        throw Error(ErrorKind::model,
-                    fmt::format("{}: llama.cpp cannot build the model: {}", layout.files.front(), take_llama_errors()),
-                    "make room, or raise 'ulimit -v', which must hold the addresses of all experts too");
+        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot build the model", layout.files.front()),
+                            "make room, or raise 'ulimit -v', which must hold the addresses of all experts too");
     }
     if (!targets.unbound.empty()) {
         throw Error(ErrorKind::model,
@@ -175,8 +186,7 @@ void Engine::Impl::open_stock() {
     }
     model.reset(llama_model_load_from_file(options.model_path.c_str(), params));
     if (model == nullptr) {
-        throw Error(ErrorKind::model,
-                    fmt::format("{}: llama.cpp cannot load the model: {}", options.model_path, take_llama_errors()));
+        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot load the model", options.model_path));
     }
 }
 
@@ -186,8 +196,8 @@ void Engine::Impl::create_context() {
     params.abort_callback_data = this;
     context.reset(llama_init_from_model(model.get(), params));
     if (context == nullptr) {
-        throw Error(ErrorKind::engine, fmt::format("llama.cpp cannot create the context: {}", take_llama_errors()),
-                    "lower -c, or check --cache-type-k, --cache-type-v and -fa");
+        throw llama_refused(ErrorKind::engine, "llama.cpp cannot create the context",
+                            "lower -c, or check --cache-type-k, --cache-type-v and -fa");
     }
 }
 
@@ -211,6 +221,9 @@ std::unique_ptr<Engine> Engine::open(const EngineOptions &options) {
     llama_backend_init();
     auto impl = std::make_unique<Impl>();
     impl->options = options;
+    if (options.residency != Residency::arena) { // there the plan comes first
+        check_threads_can_start(threads_to_start(options));
+    }
     switch (options.residency) {
     case Residency::arena:
         impl->open_arena();

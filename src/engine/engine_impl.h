@@ -55,6 +55,7 @@ class Engine::Impl {
     std::vector<FileState> file_states; // of layout.files, when they were opened
 
     void make_the_plan();
+    void make_the_store();
     void open_arena();
     void open_page();
     void watch_pressure();

@@ -1,6 +1,6 @@
 #include "engine/llama_log.h"
 
-#include "base/error.h"
+#include "plan/address_space.h"
 
 #include "common.h"
 #include "llama.h"
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 namespace larder {
 
@@ -60,6 +61,11 @@ void on_abort(const char *message) {
             pause(); // until the first one has ended the process
         }
     }
+    if (std::strstr(message, "mem_buffer != NULL") != nullptr) { // of ggml_init(), the first to want a large block
+        const Error error = out_of_memory("out of memory in llama.cpp");
+        std::fputs(("error: " + std::string(error.what()) + "\n").c_str(), stderr);
+        std::_Exit(exit_code(error.kind()));
+    }
     std::fputs(("error: llama.cpp stopped at an impossible state: " + printable(message) +
                 "; the model's metadata may be damaged: get the file again, or report this\n")
                    .c_str(),
@@ -81,6 +87,15 @@ std::string take_llama_errors() {
     std::string taken;
     taken.swap(errors);
     return taken;
+}
+
+Error llama_refused(ErrorKind kind, const std::string &what, std::string remedy) {
+    const std::string why = take_llama_errors();
+    const auto says = [&](const char *word) { return why.find(word) != std::string::npos; };
+    if (address_limits().any() && (says("allocate") || says("bad_alloc"))) {
+        return out_of_memory(what + ": " + why);
+    }
+    return {kind, what + ": " + why, std::move(remedy)};
 }
 
 } // namespace larder

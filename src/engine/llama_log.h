@@ -3,6 +3,8 @@
 // Threads: any. The log is one for the process, as llama.cpp's is.
 #pragma once
 
+#include "base/error.h"
+
 #include <string>
 
 namespace larder {
@@ -12,5 +14,9 @@ void capture_llama_log(bool verbose);
 
 // The errors logged since the last call, in one line; empty if there were none.
 std::string take_llama_errors();
+
+// "what: llama.cpp's reason" as an Error; where it could not allocate and addresses are limited, the one that names the
+// limit.
+Error llama_refused(ErrorKind kind, const std::string &what, std::string remedy = {});
 
 } // namespace larder

@@ -113,10 +113,9 @@ Measurement measure(const ModelLayout &layout, Kernels kernels, ggml_backend_buf
     // believes the settings, and a graph built on wrong ones ends the process.
     ModelHandle model(llama_model_load_from_file(layout.files.front().c_str(), params));
     if (model == nullptr) {
-        throw Error(
-            ErrorKind::model,
-            fmt::format("{}: llama.cpp does not accept the model: {}", layout.files.front(), take_llama_errors()),
-            "check that the file is complete and its architecture is one llama.cpp knows");
+        throw llama_refused(ErrorKind::model,
+                            fmt::format("{}: llama.cpp does not accept the model", layout.files.front()),
+                            "check that the file is complete and its architecture is one llama.cpp knows");
     }
     Measurement measured;
     measured.placement = std::make_unique<Placement>(model.get(), experts);
@@ -134,8 +133,8 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     const uint64_t without_context = process_memory().rss_bytes;
     const ContextHandle context(llama_init_from_model(measured.model.get(), context_params(resolved)));
     if (context == nullptr) {
-        throw Error(ErrorKind::engine, fmt::format("llama.cpp does not accept the context: {}", take_llama_errors()),
-                    "check -c, --cache-type-k, --cache-type-v and -fa");
+        throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context",
+                            "check -c, --cache-type-k, --cache-type-v and -fa");
     }
     FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));
     fixed.resident -= aliased_bytes(measured.model.get());

@@ -1,6 +1,7 @@
 #include "engine/planner.h"
 
 #include "compute/compute.h"
+#include "engine/address_needs.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/params.h"
@@ -32,11 +33,13 @@ class Planner::Impl {
         expert_buffer_type(); // registered before the first model
         layout = open_layout(wanted.model_path);
         options = resolve(wanted, layout.context_length);
-        machine = probe_machine();
+        machine = within_address_limits(probe_memory(), layout, options);
     }
 
     PlannedRun plan() {
-        check_context_can_be_measured(options.ctx_tokens, machine.usable_bytes); // who only asks has no budget to keep
+        if (machine.ulimit.empty()) { // else it has been measured already, to know what the limit leaves
+            check_context_can_be_measured(options.ctx_tokens, machine.usable_bytes); // who asks has no budget to keep
+        }
         return options.kernels ? plan_with(*options.kernels) : choose_kernels();
     }
 

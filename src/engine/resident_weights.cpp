@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "compute/compute.h"
+#include "plan/address_space.h"
 
 #include "ggml-backend.h"
 #include "ggml.h"
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -46,7 +46,7 @@ class Buffers {
   public:
     Buffers() : memory_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
         if (memory_ == MAP_FAILED) {
-            throw Error::from_errno(errno, "cannot allocate buffers to read weights");
+            throw out_of_memory("cannot map buffers to read weights");
         }
     }
     ~Buffers() { munmap(memory_, bytes); }

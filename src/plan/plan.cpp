@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "plan/address_space.h"
 
 #include <fmt/format.h>
 
@@ -87,7 +88,8 @@ void check_machine_gives(uint64_t budget, const Machine &machine, const PlanWish
     throw Error(ErrorKind::budget,
                 fmt::format("a budget of {} is more than the {} that this process may use ({})", format_bytes(budget),
                             format_bytes(machine.usable_bytes), machine.source),
-                fmt::format("use --ram {}M or less, or --overcommit", machine.usable_bytes / MiB));
+                fmt::format("use --ram {}M or less, or {}", machine.usable_bytes / MiB,
+                            machine.ulimit.empty() ? "--overcommit" : raise_limit_for(machine, budget)));
 }
 
 Error too_small(const MemoryPlan &plan, uint64_t arena_least, const Machine &machine, const PlanWishes &wishes) {
@@ -102,8 +104,9 @@ Error too_small(const MemoryPlan &plan, uint64_t arena_least, const Machine &mac
     }
     std::string remedy = fmt::format("use --ram {}M or more, or {}", smallest / MiB, lower);
     if (smallest > machine.usable_bytes && !wishes.overcommit) {
-        remedy = fmt::format("it takes --ram {}M, more than the {} that this process may use ({}): make room, or {}",
-                             smallest / MiB, format_bytes(machine.usable_bytes), machine.source, lower);
+        remedy = fmt::format("it takes --ram {}M, more than the {} that this process may use ({}): {}, or {}",
+                             smallest / MiB, format_bytes(machine.usable_bytes), machine.source,
+                             machine.ulimit.empty() ? "make room" : raise_limit_for(machine, smallest), lower);
     }
     const std::string experts = wishes.cache_share
                                     ? fmt::format("{:g} % of the experts (--cache)", 100 * *wishes.cache_share)

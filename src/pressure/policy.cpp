@@ -16,9 +16,13 @@ constexpr uint32_t readings_until_regrowth = 20; // 5 s
 constexpr uint32_t readings_between_steps = 4;   // 1 s
 constexpr uint64_t shrink_share = 16;
 constexpr uint64_t regrow_share = 32;
+constexpr uint64_t falling_share = 4;   // no more than this of the range goes for what is only expected
 constexpr uint64_t margin_share = 4;    // of the reserve
 constexpr uint64_t gap_min = 16 * MiB;  // where the reserve says less
 constexpr uint64_t gap_min_share = 128; // or this share of the range, if that is less still
+
+constexpr uint64_t fall_noise = MiB; // what processors keep charged beforehand
+constexpr std::chrono::milliseconds decline_interval{8};
 
 uint64_t above(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
@@ -39,12 +43,14 @@ struct Account {
     uint64_t usable = 0;
     uint64_t will_hold = 0; // with every slot in use filled
     uint64_t margin = 0;    // wanted beside it
+    uint64_t falling = 0;   // and this, for a moment
     bool pressed = false;
 
     Account(const PressureBounds &bounds, const Readings &readings, const PressureState &state)
         : usable(readings.machine.usable_bytes + bounds.overcommitted_bytes),
           will_hold(std::max(bounds.fixed_bytes + readings.arena_bytes, readings.own_bytes)),
           margin(bounds.reserve_bytes / margin_share),
+          falling(std::min(readings.falling_bytes, range_of(bounds) / falling_share)),
           pressed(readings.stalled >= stalled_much ||
                   readings.limit_hits > state.limit_hits.value_or(readings.limit_hits)) {
         margin *= pressed ? 2 : 1;
@@ -61,7 +67,9 @@ ArenaResize shrink(const PressureBounds &bounds, const Readings &readings, const
                                            format_bytes(bounds.budget_bytes))
                              : fmt::format("{} leaves {}, {} less than wanted{}", readings.machine.source,
                                            format_bytes(readings.machine.usable_bytes), format_bytes(machine),
-                                           account.pressed ? " under memory pressure" : "");
+                                           account.falling > 0 ? " and falls"
+                                           : account.pressed   ? " under memory pressure"
+                                                               : "");
     if (given == most) {
         reason += "; this is the floor";
     }
@@ -131,7 +139,11 @@ std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_
 std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &readings, PressureState &state) {
     const Account account(bounds, readings, state);
     state.limit_hits = readings.limit_hits;
-    const uint64_t machine = above(account.will_hold + account.margin, account.usable);
+    // What is only expected takes nothing from slots that are not filled yet: while they are, the pages on their way
+    // into them look like a neighbour's for a moment.
+    const bool is_short = account.will_hold + account.margin > account.usable;
+    const uint64_t holds = is_short ? account.will_hold : readings.own_bytes;
+    const uint64_t machine = above(holds + account.margin + account.falling, account.usable);
     const uint64_t budget = above(readings.rss_bytes, bounds.budget_bytes);
     if (machine > 0 || budget > 0) {
         state.calm_readings = 0;
@@ -139,6 +151,9 @@ std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &
             return std::nullopt;
         }
         return shrink(bounds, readings, account, machine, budget);
+    }
+    if (readings.between) {
+        return std::nullopt;
     }
     state.calm_readings = std::min(state.calm_readings + 1, readings_until_regrowth);
     if (readings.pending || state.calm_readings < readings_until_regrowth) {
@@ -149,6 +164,17 @@ std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &
         state.calm_readings -= readings_between_steps;
     }
     return resize;
+}
+
+uint64_t Decline::expect(uint64_t usable_bytes, Clock::time_point now, std::chrono::milliseconds ahead) {
+    const std::chrono::duration<double, std::milli> passed = now - (last_ ? last_->at : now);
+    if (!last_ || passed >= decline_interval) {
+        const uint64_t fall = last_ ? above(last_->usable_bytes, usable_bytes) : 0;
+        before_ = bytes_per_ms_;
+        bytes_per_ms_ = fall >= fall_noise ? static_cast<double>(fall) / passed.count() : 0;
+        last_ = {usable_bytes, now};
+    }
+    return static_cast<uint64_t>(std::min(before_, bytes_per_ms_) * static_cast<double>(ahead.count()));
 }
 
 std::string to_string(const ArenaResize &resize) {

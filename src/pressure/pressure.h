@@ -1,11 +1,12 @@
 // pressure.h — keeps the process inside its budget, and inside what the machine can still give, while it runs.
 //
 // The plan says what the arena may be when larder starts. Later a limit may be lowered, a neighbour may take memory, or
-// the process itself may hold more than was planned. A PressureWatcher looks a few times a second and changes how many
-// slots the store uses:
+// the process itself may hold more than was planned. A PressureWatcher looks a few times a second, and at once when the
+// kernel says that a group runs into its limit (alarm.h), and changes how many slots the store uses:
 //
-//   short of memory    what is missing and a sixteenth of the arena more goes back to the kernel at once, but never the
-//                      floor, which is what one token needs
+//   short of memory    what is missing, what will be in the next moment as things go, and a sixteenth of the arena more
+//                      goes back to the kernel at once, but never the floor, which is what one token needs; and it
+//                      looks every few ms until nothing is missing
 //   calm for 5 s       a thirty-second of the arena comes back, and as much after each further second, if that leaves a
 //                      gap to where it would shrink again and if the slots there are hold something
 //
@@ -20,10 +21,10 @@
 
 #include "layout/layout.h"
 #include "plan/plan.h"
+#include "pressure/alarm.h"
 #include "store/store.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -68,14 +69,17 @@ struct Readings {
     uint64_t rss_bytes = 0;
     double stalled = 0;      // share of the last ten seconds in which a task waited for memory, 0 to 1
     uint64_t limit_hits = 0; // how often cgroups above the process have run into their limits, ever
+    // Of the watcher.
+    uint64_t falling_bytes = 0; // what the machine gives will be less by so much in a moment, if it goes on as it does
+    bool between = false;       // not one of the regular readings: it came with an alarm or soon after one
     // Of the store.
     uint64_t arena_bytes = 0; // slots in use
     uint64_t empty_bytes = 0; // of them, those that hold nothing
     bool pending = false;     // a change is under way
 };
 
-// Reads /proc and /sys, with `root` before them; leaves the arena's figures zero. A file that is not there says
-// nothing.
+// Reads /proc and /sys, with `root` before them; leaves the watcher's and the arena's figures zero. A file that is not
+// there says nothing.
 Readings read_pressure(const std::string &root = "");
 
 // --- what follows from it ---
@@ -92,11 +96,30 @@ struct ArenaResize {
 };
 
 // The arena to have from now on, or none if it shall stay. `state` becomes that of the next reading. A state begins
-// default-constructed, and readings follow each other in equal intervals, four in a second.
+// default-constructed, and readings follow each other in equal intervals, four in a second, but for those between.
 std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &readings, PressureState &state);
 
 // "arena 120 MiB -> 80 MiB: ..."
 std::string to_string(const ArenaResize &resize);
+
+// How fast the machine's memory goes, from what it gave when it was looked at.
+class Decline {
+  public:
+    using Clock = std::chrono::steady_clock;
+    // What it will give less `ahead` from now than now, if it goes as in the last two stretches of at least some ms: as
+    // in the one that went slower, since the kernel's figures are late and a single fall may be none. 0 where that was
+    // next to nothing.
+    uint64_t expect(uint64_t usable_bytes, Clock::time_point now, std::chrono::milliseconds ahead);
+
+  private:
+    struct Sample {
+        uint64_t usable_bytes = 0;
+        Clock::time_point at;
+    };
+    std::optional<Sample> last_;
+    double bytes_per_ms_ = 0; // in the last stretch
+    double before_ = 0;       // and in the one before
+};
 
 // --- the watcher ---
 
@@ -120,13 +143,15 @@ class PressureWatcher {
 
   private:
     void watch(const std::stop_token &stop);
-    void look(PressureState &state);
+    bool look(bool between); // true if the next look should come soon
 
     ExpertStore &store_;
     const PressureBounds bounds_;
     const Options options_;
+    PressureAlarm alarm_;
+    PressureState state_; // this and the next: of the thread
+    Decline decline_;
     mutable std::mutex mutex_;
-    std::condition_variable_any wake_;
     PressureFigures figures_; // guarded by mutex_
     std::jthread thread_;     // last: it uses all others
 };

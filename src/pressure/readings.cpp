@@ -43,7 +43,7 @@ uint64_t limit_hits_v2(const Cgroup &group) {
 
 Readings read_pressure(const std::string &root) {
     Readings readings;
-    readings.machine = probe_machine(root);
+    readings.machine = probe_memory(root);
     const KeyedFile status(root + "/proc/self/status");
     readings.rss_bytes = status.find("VmRSS").value_or(0) * KiB;
     const auto anonymous = status.find("RssAnon");

@@ -1,13 +1,27 @@
 // The thread that looks.
 #include "pressure/pressure.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 namespace larder {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds soon{4};   // between looks where memory is short
+constexpr int urgent = -10;       // nice value of this thread alone: it has little to do, but at once
+constexpr milliseconds ahead{50}; // what goes in this time is given back with what is missing
+
+} // namespace
 
 PressureWatcher::PressureWatcher(ExpertStore &store, PressureBounds bounds, Options options)
-    : store_(store), bounds_(std::move(bounds)), options_(std::move(options)),
+    : store_(store), bounds_(std::move(bounds)), options_(std::move(options)), alarm_(options_.root),
       thread_([this](const std::stop_token &stop) { watch(stop); }) {}
 
 PressureFigures PressureWatcher::figures() const {
@@ -16,24 +30,34 @@ PressureFigures PressureWatcher::figures() const {
 }
 
 void PressureWatcher::watch(const std::stop_token &stop) {
-    PressureState state;
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), urgent); // refused at worst: then it waits for a core
+    const std::stop_callback wake(stop, [this] { alarm_.ring(); });
+    Clock::time_point regular = Clock::now(); // when the next one is due
     while (!stop.stop_requested()) {
+        bool short_of_memory = false;
         try {
-            look(state);
+            const bool between = Clock::now() < regular;
+            short_of_memory = look(between);
+            if (!between) {
+                regular = Clock::now() + options_.interval;
+                alarm_.follow();
+            }
         } catch (const std::exception &) { // no memory for a string: the next look may have more luck
         }
-        std::unique_lock lock(mutex_);
-        wake_.wait_for(lock, stop, options_.interval, [] { return false; });
+        const auto left = std::chrono::ceil<milliseconds>(regular - Clock::now());
+        alarm_.wait(std::clamp(left, milliseconds(0), short_of_memory ? soon : options_.interval));
     }
 }
 
-void PressureWatcher::look(PressureState &state) {
+bool PressureWatcher::look(bool between) {
     const ArenaUse use = store_.arena_use();
     Readings readings = read_pressure(options_.root);
+    readings.falling_bytes = decline_.expect(readings.machine.usable_bytes, Clock::now(), ahead);
+    readings.between = between;
     readings.arena_bytes = use.bytes;
     readings.empty_bytes = use.empty_bytes;
     readings.pending = use.pending;
-    const std::optional<ArenaResize> resize = decide(bounds_, readings, state);
+    const std::optional<ArenaResize> resize = decide(bounds_, readings, state_);
     {
         const std::lock_guard lock(mutex_);
         figures_.peak_rss_bytes = std::max(figures_.peak_rss_bytes, readings.rss_bytes);
@@ -47,6 +71,8 @@ void PressureWatcher::look(PressureState &state) {
             options_.on_resize(*resize);
         }
     }
+    const bool can_give = use.bytes > bounds_.floor_bytes();
+    return can_give && (state_.calm_readings == 0 || readings.falling_bytes > 0);
 }
 
 } // namespace larder

@@ -135,6 +135,27 @@ TEST_F(Pressure, ANeighbourInTheSameGroupGetsItsMemoryAndBothLive) {
     neighbour.end();
 }
 
+TEST_F(Pressure, ANeighbourThatTakes150MiBASecondWithoutALookAtOthersIsMadeRoomFor) {
+    const Cgroup parent(budget + kernel_memory);
+    const Cgroup own(parent, "larder");
+    const Cgroup other(parent, "neighbour");
+    if (!own.made() || !other.made()) {
+        GTEST_SKIP() << parent.why() << own.why() << other.why();
+    }
+    Process chat(model->command("stats.json"), own.procs());
+    chat.type(model->lines[0]);
+    ASSERT_TRUE(chat.wait_for_output_lines(1));
+    chat.type(model->lines[1]);
+    Neighbour neighbour(other, 96 * MiB, 150 * KiB);
+    EXPECT_TRUE(neighbour.wait_until_full());
+    chat.type(model->lines[2]);
+    const Finished finished = chat.wait();
+    EXPECT_TRUE(neighbour.alive());
+    expect_undisturbed(finished);
+    EXPECT_EQ(parent.kills() + own.kills() + other.kills(), 0U);
+    EXPECT_LE(parent.peak_bytes(), parent.limit_bytes());
+}
+
 TEST_F(Pressure, ALimitOfTheGrandparentAloneIsKept) {
     const Cgroup grandparent(budget + kernel_memory);
     const Cgroup parent(grandparent, "parent");

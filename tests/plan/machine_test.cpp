@@ -161,6 +161,27 @@ TEST(Machine, DoesNotCountPageCacheAsUsed) {
     EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 500 * MiB);
 }
 
+TEST(Machine, DoesNotCountWhatAGroupIsChargedBeforehand) {
+    const FakeMachine machine;
+    machine.join_v1("/box");
+    machine.group_v1("/box", 4 * GiB, own + 600 * KiB);
+    machine.write("/sys/fs/cgroup/memory/box/memory.kmem.usage_in_bytes", text(400 * KiB));
+    machine.write("/sys/fs/cgroup/memory/box/memory.stat", fmt::format("total_rss {}\ntotal_cache 0\n", own));
+    EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 400 * KiB) << "the other 200 are nobody's";
+    machine.write("/sys/fs/cgroup/memory/box/memory.stat", fmt::format("total_rss {}\ntotal_cache 0\n", own / 2));
+    EXPECT_LT(machine.probe().usable_bytes, 4 * GiB + 1) << "figures that are late are not believed";
+    machine.group_v1("/box", 4 * GiB, own + 1 * GiB);
+    machine.write("/sys/fs/cgroup/memory/box/memory.stat", fmt::format("total_rss {}\ntotal_cache 0\n", own));
+    EXPECT_LT(machine.probe().usable_bytes, 3 * GiB + 256 * MiB);
+
+    machine.join_v2("/box");
+    machine.group_v2("/box", text(4 * GiB), "max", own + 600 * KiB);
+    EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 600 * KiB) << "a kernel that does not tell";
+    machine.write("/sys/fs/cgroup/box/memory.stat",
+                  fmt::format("anon {}\nfile 0\nkernel {}\nsock {}\n", own, 300 * KiB, 100 * KiB));
+    EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 400 * KiB);
+}
+
 TEST(Machine, NeverExceedsTheLimitWhenOthersUseNothing) {
     const FakeMachine machine;
     machine.join_v2("/box");

@@ -224,6 +224,64 @@ TEST(Pressure, RegrowsInSmallStepsAfterFiveCalmSeconds) {
     FAIL() << "never whole again";
 }
 
+TEST(Pressure, WhatIsGoingFastGoesWithWhatIsMissing) {
+    Readings readings = calm_readings();
+    readings.machine.usable_bytes = fixed + 560 * MiB + 20 * MiB; // 4 more than wanted
+    Policy decide;
+    EXPECT_FALSE(decide(readings));
+    readings.falling_bytes = 14 * MiB; // in a moment
+    const auto resize = decide(readings);
+    ASSERT_TRUE(resize);
+    EXPECT_EQ(resize->to_bytes, 560 * MiB - 10 * MiB - 32 * MiB);
+    EXPECT_THAT(resize->reason, HasSubstr("10 MiB less than wanted and falls"));
+    readings.falling_bytes = 100 * GiB; // a limit lowered at once looks like that
+    const auto most = decide(readings);
+    ASSERT_TRUE(most);
+    EXPECT_EQ(most->to_bytes, 560 * MiB - (128 - 4) * MiB - 32 * MiB) << "a quarter of the range at most";
+}
+
+TEST(Pressure, WhatIsOnlyExpectedTakesNothingFromSlotsThatAreStillFilled) {
+    Readings readings = calm_readings();
+    readings.machine.usable_bytes = fixed + 560 * MiB + 20 * MiB;
+    readings.own_bytes = fixed + 500 * MiB;
+    readings.falling_bytes = 14 * MiB;
+    Policy decide;
+    EXPECT_FALSE(decide(readings));
+    readings.falling_bytes = 70 * MiB;
+    EXPECT_TRUE(decide(readings)) << "but for what is there";
+}
+
+TEST(Pressure, ReadingsBetweenShrinkButAreNoTimeOfCalm) {
+    Policy decide;
+    Readings readings = calm_readings(300 * MiB);
+    readings.between = true;
+    EXPECT_EQ(decide.readings_until_resize(readings), 0);
+    readings.between = false;
+    EXPECT_EQ(decide.readings_until_resize(readings), 20);
+    readings.between = true;
+    readings.machine.usable_bytes = 500 * MiB;
+    EXPECT_TRUE(decide(readings));
+    readings = calm_readings(300 * MiB);
+    EXPECT_EQ(decide.readings_until_resize(readings), 20) << "the shortage ended the calm";
+}
+
+TEST(Decline, IsWhatWentInProportionToTheTime) {
+    using std::chrono::milliseconds;
+    Decline decline;
+    const Decline::Clock::time_point begin;
+    const milliseconds ahead(50);
+    EXPECT_EQ(decline.expect(1000 * MiB, begin, ahead), 0U);
+    EXPECT_EQ(decline.expect(900 * MiB, begin + milliseconds(1), ahead), 0U) << "too soon to tell";
+    EXPECT_EQ(decline.expect(990 * MiB, begin + milliseconds(10), ahead), 0U) << "once is no decline";
+    EXPECT_EQ(decline.expect(970 * MiB, begin + milliseconds(20), ahead), 50 * MiB) << "the slower of two";
+    EXPECT_EQ(decline.expect(900 * MiB, begin + milliseconds(22), ahead), 50 * MiB) << "until there is a newer one";
+    EXPECT_EQ(decline.expect(950 * MiB, begin + milliseconds(30), ahead), 100 * MiB);
+    EXPECT_EQ(decline.expect(949 * MiB + 1, begin + milliseconds(40), ahead), 0U) << "less than a MiB is noise";
+    EXPECT_EQ(decline.expect(2000 * MiB, begin + milliseconds(50), ahead), 0U);
+    EXPECT_EQ(decline.expect(1950 * MiB, begin + milliseconds(300), ahead), 0U);
+    EXPECT_EQ(decline.expect(1900 * MiB, begin + milliseconds(550), ahead), 10 * MiB);
+}
+
 TEST(Pressure, AShortageEndsTheCalm) {
     Policy decide;
     Readings calm = calm_readings(300 * MiB);

@@ -96,6 +96,24 @@ TEST(Watcher, RespondsWhileABatchIsAtWork) {
     EXPECT_EQ(store->arena_use().bytes, bounds.floor_bytes());
 }
 
+TEST(Watcher, LooksAtOnceWhenAGroupRunsIntoItsLimit) {
+    FakeRoot root;
+    root.join_v1("/a");
+    root.holds(40 * MiB, 0);
+    root.limit_v1("/a", 64 * MiB, 40 * MiB);
+    StoreOnSim store(make_layout(4, 8, 2), {80, 16});
+    const PressureBounds bounds = {64 * MiB, 30 * MiB, 4 * MiB, 0, {{12288, 20, 80}, {16384, 4, 16}}};
+    Resizes resizes;
+    const PressureWatcher watcher(
+        *store.operator->(), bounds,
+        {root.path(), std::chrono::hours(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
+    for (uint64_t used = 41; used < 5000 && resizes.count() == 0; used++) { // a neighbour takes more and more
+        root.limit_v1("/a", 64 * MiB, used * MiB);
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_LT(resizes.wait_for(1).to_bytes, bounds.full_bytes()) << "within the hour";
+}
+
 TEST(Watcher, EndsAtOnceHoweverLongItsInterval) {
     const FakeRoot root;
     StoreOnSim store(make_layout(1, 8, 2), {8, 4});

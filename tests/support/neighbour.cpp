@@ -8,7 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -20,39 +22,64 @@ namespace {
 
 constexpr useconds_t pause_us = 10'000;
 
-[[noreturn]] void take(const Cgroup &home, const Cgroup &limited, uint64_t bytes, int full) {
-    dup2(full, STDIN_FILENO);               // which nobody reads
-    close_range(STDERR_FILENO + 1, ~0U, 0); // pipes to other processes of the test, which would never see their end
-    std::ofstream(home.procs()) << getpid() << std::flush;
+char *map(uint64_t bytes) {
+    void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        _exit(1);
+    }
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    return static_cast<char *>(memory);
+}
+
+void take_what_there_is(const Cgroup &limited, uint64_t bytes) {
     for (uint64_t taken = 0; taken < bytes; usleep(pause_us)) {
         if (limited.used_bytes() + 2 * MiB <= limited.limit_bytes()) {
-            void *memory = mmap(nullptr, MiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (memory == MAP_FAILED) {
-                _exit(1);
-            }
-            std::memset(memory, 1, MiB);
+            std::memset(map(MiB), 1, MiB);
             taken += MiB;
         }
     }
-    [[maybe_unused]] const ssize_t written = write(STDIN_FILENO, "x", 1);
-    for (;;) {
-        pause();
+}
+
+void take_at_a_rate(uint64_t bytes, uint64_t bytes_per_ms) {
+    using Clock = std::chrono::steady_clock;
+    char *const memory = map(bytes);
+    const Clock::time_point begin = Clock::now();
+    for (uint64_t taken = 0; taken < bytes; usleep(1000)) {
+        const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
+        const uint64_t due = std::min(bytes, static_cast<uint64_t>(ms) * bytes_per_ms);
+        std::memset(memory + taken, 1, due - taken);
+        taken = due;
     }
 }
 
 } // namespace
 
-Neighbour::Neighbour(const Cgroup &home, const Cgroup &limited, uint64_t bytes) {
+template <typename Take> void Neighbour::start(const Cgroup &home, Take take) {
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) {
         std::abort();
     }
     pid_ = fork();
     if (pid_ == 0) {
-        take(home, limited, bytes, ends[1]);
+        dup2(ends[1], STDIN_FILENO);            // which nobody reads
+        close_range(STDERR_FILENO + 1, ~0U, 0); // pipes to other processes of the test, which would never see their end
+        std::ofstream(home.procs()) << getpid() << std::flush;
+        take();
+        [[maybe_unused]] const ssize_t written = write(STDIN_FILENO, "x", 1);
+        for (;;) {
+            pause();
+        }
     }
     close(ends[1]);
     full_ = ends[0];
+}
+
+Neighbour::Neighbour(const Cgroup &home, const Cgroup &limited, uint64_t bytes) {
+    start(home, [&] { take_what_there_is(limited, bytes); });
+}
+
+Neighbour::Neighbour(const Cgroup &home, uint64_t bytes, uint64_t bytes_per_ms) {
+    start(home, [&] { take_at_a_rate(bytes, bytes_per_ms); });
 }
 
 Neighbour::~Neighbour() {

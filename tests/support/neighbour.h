@@ -1,4 +1,5 @@
-// neighbour.h — a process that takes memory inside a cgroup, as much as there is room for and more as room is made.
+// neighbour.h — a process that takes memory inside a cgroup: as much as there is room for and more as room is made, or
+// without a look at others.
 #pragma once
 
 #include "support/cgroup.h"
@@ -14,6 +15,8 @@ class Neighbour {
     // Joins `home` and takes `bytes` a MiB at a time, each only where the limit of `limited`, a group above, has room
     // for two.
     Neighbour(const Cgroup &home, const Cgroup &limited, uint64_t bytes);
+    // Takes so many bytes each ms whether there is room or not.
+    Neighbour(const Cgroup &home, uint64_t bytes, uint64_t bytes_per_ms);
     ~Neighbour();
     Neighbour(const Neighbour &) = delete;
     Neighbour &operator=(const Neighbour &) = delete;
@@ -23,6 +26,8 @@ class Neighbour {
     void end();
 
   private:
+    template <typename Take> void start(const Cgroup &home, Take take);
+
     pid_t pid_ = -1;
     int full_ = -1; // it writes a byte here when it has all
 };

@@ -1,0 +1,62 @@
+#include "engine/address_needs.h"
+
+#include "base/bytes.h"
+#include "engine/llama_log.h"
+#include "engine/measure.h"
+#include "engine/params.h"
+#include "plan/address_space.h"
+
+#include "common.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+namespace larder {
+namespace {
+
+constexpr uint32_t own_threads = 4; // which watch memory, touch the arena and take signals; one of llama.cpp's log
+constexpr uint32_t read_threads_max = 16;
+// What comes after the measurement: the arena's alignment, rings, what the heap rounds up and does not give back.
+constexpr uint64_t slack_bytes = 6 * MiB;
+
+} // namespace
+
+uint32_t threads_to_start(const EngineOptions &options) {
+    uint32_t threads = std::max(options.threads, options.threads_batch);
+    if (threads == 0) {
+        threads = static_cast<uint32_t>(std::max(1, common_cpu_get_num_math()));
+    }
+    threads += own_threads - 1;
+    if (options.reader.backend == IoBackend::pread) {
+        threads += std::min(read_threads_max, options.reader.depth > 0 ? options.reader.depth : default_read_depth);
+    }
+    return threads;
+}
+
+Machine within_address_limits(const Machine &machine, const ModelLayout &layout, const EngineOptions &resolved) {
+    const AddressLimits limits = address_limits();
+    if (!limits.any()) {
+        return machine;
+    }
+    IdleAddresses idle;
+    {
+        const Measurement measured = measure(layout, resolved.kernels.value_or(Kernels::plain));
+        const uint32_t ubatch_tokens =
+            resolved.ubatch_tokens > 0 ? resolved.ubatch_tokens : ubatch_candidates(resolved.ctx_tokens).front();
+        const ContextHandle context(
+            llama_init_from_model(measured.model.get(), context_params(with_ubatch(resolved, ubatch_tokens))));
+        if (context == nullptr) {
+            throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context",
+                                "check -c, --cache-type-k, --cache-type-v and -fa");
+        }
+        idle = idle_addresses();
+    }
+    malloc_trim(0);
+    const uint64_t to_come = threads_to_start(resolved) * thread_stack_bytes + slack_bytes;
+    idle.writable += to_come;
+    idle.all += to_come + layout.routed_bytes;
+    return within_limits(machine, limits, idle);
+}
+
+} // namespace larder

@@ -1,0 +1,230 @@
+#include "pressure/alarm.h"
+
+#include "base/bytes.h"
+#include "plan/proc_files.h"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+namespace larder {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Thresholds below a limit, in MiB. Each costs the kernel a grace period of some milliseconds to set, so they are few:
+// dense where the time is short.
+constexpr std::array<uint64_t, 12> threshold_mib = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96};
+constexpr uint64_t unlimited_bytes = uint64_t{1} << 60;
+constexpr uint64_t neighbour_bytes_per_ms = MiB; // the fastest that is reckoned with
+constexpr milliseconds read_interval_min{5};
+constexpr uint64_t rise_bytes = MiB; // that are worth a look
+constexpr uint64_t room_min = 64 * MiB;
+
+void write_text(const std::string &path, const std::string &text, bool &written) {
+    const UniqueFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    written = file.valid() && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+// The eventfd that is written when the usage crosses one of the thresholds, up or down; none if the kernel refuses any.
+UniqueFd thresholds(const std::string &directory, const std::string &usage_path, uint64_t limit) {
+    UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const UniqueFd usage(open(usage_path.c_str(), O_RDONLY | O_CLOEXEC));
+    bool written = event.valid() && usage.valid();
+    for (const uint64_t mib : threshold_mib) {
+        if (written && mib * MiB < limit) {
+            write_text(directory + "/cgroup.event_control",
+                       fmt::format("{} {} {}", event.get(), usage.get(), limit - mib * MiB), written);
+        }
+    }
+    return written ? std::move(event) : UniqueFd();
+}
+
+// "some 25000 500000": a stall of that many microseconds within so many. Who has not the right to a window of half a
+// second has it to one of two.
+UniqueFd stall_trigger(const std::string &path) {
+    for (const uint32_t window_us : {500'000U, 2'000'000U}) {
+        UniqueFd file(open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+        const std::string trigger = fmt::format("some {} {}", window_us / 20, window_us);
+        if (file.valid() && write(file.get(), trigger.c_str(), trigger.size() + 1) > 0) {
+            return file;
+        }
+    }
+    return {};
+}
+
+// A file that has changed goes on being reported until it is read.
+void read_again(int fd) {
+    std::array<char, 512> text{};
+    [[maybe_unused]] const ssize_t n = pread(fd, text.data(), text.size(), 0);
+}
+
+void drain(int eventfd) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t n = ::read(eventfd, &count, sizeof count);
+}
+
+// As read_number(), in a tenth of the time.
+std::optional<uint64_t> read_usage(const std::string &path) {
+    const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::array<char, 32> text{};
+    const ssize_t n = file.valid() ? ::read(file.get(), text.data(), text.size()) : -1;
+    uint64_t number = 0;
+    if (n <= 0 || std::from_chars(text.data(), text.data() + n, number).ec != std::errc()) {
+        return std::nullopt;
+    }
+    return number;
+}
+
+std::optional<uint64_t> limit_of(const Cgroup &group, CgroupVersion version) {
+    std::optional<uint64_t> least;
+    const std::vector<const char *> names =
+        version == CgroupVersion::v1 ? std::vector{"memory.limit_in_bytes"} : std::vector{"memory.max", "memory.high"};
+    for (const char *name : names) {
+        const auto limit = read_number(group.directory + "/" + name);
+        if (limit && *limit < unlimited_bytes) {
+            least = std::min(least.value_or(*limit), *limit);
+        }
+    }
+    return least;
+}
+
+} // namespace
+
+PressureAlarm::PressureAlarm(std::string root)
+    : root_(std::move(root)), rung_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+std::vector<PressureAlarm::Group> PressureAlarm::limited_groups() const {
+    std::vector<Group> groups;
+    for (const CgroupVersion version : {CgroupVersion::v1, CgroupVersion::v2}) {
+        const char *const usage = version == CgroupVersion::v1 ? "/memory.usage_in_bytes" : "/memory.current";
+        for (const Cgroup &group : memory_cgroups(root_, version)) {
+            if (const auto limit = limit_of(group, version)) {
+                groups.push_back({group.directory + usage, *limit, 0, {}});
+            }
+        }
+    }
+    return groups;
+}
+
+// A group that the process has left would be reported for ever.
+void PressureAlarm::follow_events() {
+    std::vector<std::string> groups;
+    for (const Cgroup &group : memory_cgroups(root_, CgroupVersion::v2)) {
+        groups.push_back(group.directory);
+    }
+    if (std::exchange(following_, true) && groups == event_groups_) {
+        return;
+    }
+    event_groups_ = std::move(groups);
+    events_.clear();
+    for (const std::string &group : event_groups_) {
+        events_.push_back(stall_trigger(group + "/memory.pressure"));
+        events_.push_back(UniqueFd(open((group + "/memory.events").c_str(), O_RDONLY | O_CLOEXEC)));
+    }
+    events_.push_back(stall_trigger(root_ + "/proc/pressure/memory"));
+    std::erase_if(events_, [](const UniqueFd &fd) { return !fd.valid(); });
+    for (const UniqueFd &event : events_) {
+        read_again(event.get());
+    }
+}
+
+void PressureAlarm::follow_groups() {
+    std::vector<Group> now = limited_groups();
+    const auto same = [](const Group &a, const Group &b) { return a.usage_path == b.usage_path && a.limit == b.limit; };
+    if (!std::ranges::equal(now, groups_, same)) {
+        groups_ = std::move(now);
+        for (Group &group : groups_) {
+            group.crossed =
+                thresholds(group.usage_path.substr(0, group.usage_path.rfind('/')), group.usage_path, group.limit);
+        }
+    }
+    for (Group &group : groups_) {
+        group.usage = read_usage(group.usage_path).value_or(0);
+    }
+}
+
+void PressureAlarm::follow() {
+    follow_events();
+    follow_groups();
+}
+
+milliseconds PressureAlarm::until_next_read() const {
+    milliseconds least = milliseconds::max();
+    for (const Group &group : groups_) {
+        if (!group.crossed.valid()) {
+            const uint64_t room = group.limit - std::min(group.limit, group.usage);
+            least = std::min(least, std::max(read_interval_min, milliseconds(room / neighbour_bytes_per_ms)));
+        }
+    }
+    return least;
+}
+
+bool PressureAlarm::usage_has_risen() {
+    bool risen = false;
+    for (Group &group : groups_) {
+        if (!group.crossed.valid()) {
+            const uint64_t usage = read_usage(group.usage_path).value_or(0);
+            risen = risen || (usage >= group.usage + rise_bytes && usage + room_min >= group.limit);
+            group.usage = risen ? usage : std::min(usage, group.usage);
+        }
+    }
+    return risen;
+}
+
+void PressureAlarm::wait(milliseconds timeout) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    std::vector<pollfd> fds = {{rung_.get(), POLLIN, 0}};
+    for (const Group &group : groups_) {
+        fds.push_back({group.crossed.get(), POLLIN, 0}); // -1 is passed over
+    }
+    for (const UniqueFd &event : events_) {
+        fds.push_back({event.get(), POLLPRI, 0});
+    }
+    constexpr milliseconds longest{60'000}; // of one poll()
+    for (;;) {
+        const auto passed = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+        const milliseconds left = timeout - std::min(timeout, passed);
+        const milliseconds slice = std::min({left, until_next_read(), longest});
+        if (::poll(fds.data(), fds.size(), static_cast<int>(slice.count())) > 0) {
+            break;
+        }
+        if (slice == left || usage_has_risen()) {
+            return;
+        }
+    }
+    for (size_t i = 0; i < fds.size(); i++) {
+        if (fds[i].revents == 0) {
+            continue;
+        }
+        if (i <= groups_.size()) {
+            drain(fds[i].fd);
+        } else {
+            read_again(fds[i].fd);
+        }
+    }
+}
+
+void PressureAlarm::ring() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(rung_.get(), &one, sizeof one);
+}
+
+size_t PressureAlarm::watched() const {
+    return static_cast<size_t>(
+        std::ranges::count_if(groups_, [](const Group &group) { return group.crossed.valid(); }));
+}
+
+size_t PressureAlarm::read() const { return groups_.size() - watched(); }
+
+} // namespace larder
