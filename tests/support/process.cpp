@@ -153,4 +153,17 @@ Finished larder(std::vector<std::string> arguments, const std::string &cgroup_pr
     return run(arguments, cgroup_procs);
 }
 
+Finished larder_without_threads(std::vector<std::string> arguments) {
+    constexpr const char *nobody = "65534";
+    std::vector<std::string> argv = {"/usr/bin/prlimit",
+                                     "--nproc=1",
+                                     "setpriv",
+                                     std::string("--reuid=") + nobody,
+                                     std::string("--regid=") + nobody,
+                                     "--clear-groups",
+                                     LARDER_PROGRAM};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return run(argv);
+}
+
 } // namespace larder::test

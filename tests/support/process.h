@@ -50,5 +50,8 @@ class Process {
 Finished run(const std::vector<std::string> &argv, const std::string &cgroup_procs = {});
 // Runs the larder program built beside the tests.
 Finished larder(std::vector<std::string> arguments, const std::string &cgroup_procs = {});
+// The same as a user who may have no other process or thread than it. Only root can do so, and only where others may
+// read the program; the exit code is 126 or 127 elsewhere.
+Finished larder_without_threads(std::vector<std::string> arguments);
 
 } // namespace larder::test
