@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
     larder::fill_standard_streams();
     std::vector<std::string> arguments;
     try {
-        arguments = larder::with_long_names(argc, argv);
+        arguments = larder::with_long_names(app, argc, argv);
         app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend())); // CLI11 takes them from the back
         const int code = body();
         larder::print_now(""); // what a command printed and could not be written is an error

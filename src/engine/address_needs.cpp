@@ -7,6 +7,7 @@
 #include "plan/address_space.h"
 
 #include "common.h"
+#include "ggml.h"
 
 #include <malloc.h>
 
@@ -27,7 +28,7 @@ uint32_t threads_to_start(const EngineOptions &options) {
     if (threads == 0) {
         threads = static_cast<uint32_t>(std::max(1, common_cpu_get_num_math()));
     }
-    threads += own_threads - 1;
+    threads = std::min<uint32_t>(threads, GGML_MAX_N_THREADS) + own_threads - 1; // more are refused later
     if (options.reader.backend == IoBackend::pread) {
         threads += std::min(read_threads_max, options.reader.depth > 0 ? options.reader.depth : default_read_depth);
     }
@@ -51,6 +52,8 @@ Machine within_address_limits(const Machine &machine, const ModelLayout &layout,
                                 "check -c, --cache-type-k, --cache-type-v and -fa");
         }
         idle = idle_addresses();
+        idle.writable += measured.aliased_bytes;
+        idle.all += measured.aliased_bytes;
     }
     malloc_trim(0);
     const uint64_t to_come = threads_to_start(resolved) * thread_stack_bytes + slack_bytes;

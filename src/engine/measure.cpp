@@ -28,14 +28,15 @@ constexpr uint64_t slack_bytes = MiB;
 constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
 constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
 
-constexpr uint64_t cell_bytes = 64;     // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t cell_bytes = 64; // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t cell_bytes_least = 48;
 constexpr uint64_t tokenise_bytes = 64; // llama.cpp's tokenizers take some 60 bytes for each of the text
 
 // llama.cpp keeps the graph that it reserved memory with, which is measured, and another one that it computes with, and
 // the scheduler its copies. Of graphs of 1.5 to 11 MiB the others took 1.2 to 1.5 times the first
 // (tests/gates/plan_test.cpp).
 uint64_t computed_graph_bytes(uint64_t of_context, uint32_t ctx_tokens) {
-    const uint64_t cells = uint64_t{ctx_tokens} * cell_bytes;
+    const uint64_t cells = uint64_t{ctx_tokens} * cell_bytes_least;
     return (of_context - std::min(of_context, cells)) * 3 / 2;
 }
 
@@ -63,6 +64,9 @@ uint64_t repack_bytes(const ModelLayout &layout) {
     }
     return 16 * row_bytes_max;
 }
+
+// Huge pages at both ends of what is allocated for the second one belong to others too.
+constexpr uint64_t aliased_edges_bytes = 4 * MiB;
 
 // Of tensors that are there twice in one place: ResidentWeights gives them one memory.
 uint64_t aliased_bytes(const llama_model *model) {
@@ -120,6 +124,7 @@ Measurement measure(const ModelLayout &layout, Kernels kernels, ggml_backend_buf
     Measurement measured;
     measured.placement = std::make_unique<Placement>(model.get(), experts);
     measured.kernels = kernels;
+    measured.aliased_bytes = aliased_bytes(model.get());
     measured.model = std::move(model);
     malloc_trim(0);
     measured.rss_bytes = process_memory().rss_bytes;
@@ -137,17 +142,16 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
                             "check -c, --cache-type-k, --cache-type-v and -fa");
     }
     FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));
-    fixed.resident -= aliased_bytes(measured.model.get());
+    fixed.resident -= measured.aliased_bytes - std::min(measured.aliased_bytes, aliased_edges_bytes);
     const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);
     const auto n_vocab = static_cast<uint64_t>(llama_vocab_n_tokens(llama_model_get_vocab(measured.model.get())));
     fixed.compute += output_bytes(resolved, n_vocab) + work_bytes(layout, resolved);
     if (repacks_resident(measured.kernels)) {
         fixed.compute += (repacks_experts(measured.kernels) ? threads : 1) * repack_bytes(layout);
     }
-    // What weights are read with is gone before experts, caches and compute buffers come. It takes no more than they
-    // do.
+    // What weights are read with is gone before caches and compute buffers come; it takes no more than they do.
     const uint64_t loading = std::min(ResidentWeights::buffer_bytes(), fixed.resident);
-    fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv + floor_bytes(layout)));
+    fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv));
     const uint64_t with_context = process_memory().rss_bytes;
     const uint64_t of_context = with_context - std::min(with_context, without_context);
     fixed.overhead = rss_bytes + of_context + computed_graph_bytes(of_context, resolved.ctx_tokens) + slack_bytes +

@@ -14,7 +14,8 @@ struct Measurement {
     ModelHandle model; // without memory for its tensors
     Kernels kernels = Kernels::plain;
     std::unique_ptr<Placement> placement;
-    uint64_t rss_bytes = 0; // of this process with it: the code, the vocabulary and the metadata
+    uint64_t aliased_bytes = 0; // of tensors that share the memory of another: addresses that nothing touches
+    uint64_t rss_bytes = 0;     // of this process with it: the code, the vocabulary and the metadata
 };
 
 // Builds the model with llama.cpp's no_alloc, and sees where it places each tensor with these kernels. Takes some tens

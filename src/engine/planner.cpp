@@ -5,6 +5,7 @@
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/params.h"
+#include "plan/address_space.h"
 
 #include <malloc.h>
 
@@ -33,7 +34,12 @@ class Planner::Impl {
         expert_buffer_type(); // registered before the first model
         layout = open_layout(wanted.model_path);
         options = resolve(wanted, layout.context_length);
-        machine = within_address_limits(probe_memory(), layout, options);
+        machine = probe_memory();
+        if (address_limits().any()) { // to know what they leave, a context has to be measured
+            check_context_can_be_measured(options.ctx_tokens,
+                                          options.wishes.budget_bytes.value_or(machine.usable_bytes));
+            machine = within_address_limits(machine, layout, options);
+        }
     }
 
     PlannedRun plan() {

@@ -14,6 +14,8 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -151,6 +153,8 @@ void check_threads_can_start(uint32_t threads) {
         }
     } catch (const std::system_error &error) {
         refused = error.code();
+    } catch (const std::bad_alloc &) {
+        refused = std::make_error_code(std::errc::not_enough_memory);
     }
     {
         const std::lock_guard lock(mutex);

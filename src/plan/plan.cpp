@@ -99,7 +99,7 @@ Error too_small(const MemoryPlan &plan, uint64_t arena_least, const Machine &mac
     if (wishes.cache_share) {
         lower += ", or lower --cache";
     }
-    if (wishes.reserve_bytes) {
+    if (wishes.reserve_bytes && *wishes.reserve_bytes > plan.fixed.passing) { // else it is a long context that needs it
         lower += ", or lower --reserve";
     }
     std::string remedy = fmt::format("use --ram {}M or more, or {}", smallest / MiB, lower);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <thread>
 #include <utility>
 
 namespace larder {
@@ -15,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds soon{4};   // between looks where memory is short
+constexpr milliseconds later{16}; // where alarms ring and it is not: page cache comes and goes at the limit
 constexpr int urgent = -10;       // nice value of this thread alone: it has little to do, but at once
 constexpr milliseconds ahead{50}; // what goes in this time is given back with what is missing
 
@@ -33,19 +35,24 @@ void PressureWatcher::watch(const std::stop_token &stop) {
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), urgent); // refused at worst: then it waits for a core
     const std::stop_callback wake(stop, [this] { alarm_.ring(); });
     Clock::time_point regular = Clock::now(); // when the next one is due
+    milliseconds pause = soon;
     while (!stop.stop_requested()) {
-        bool short_of_memory = false;
+        const Clock::time_point begin = Clock::now();
+        const bool between = begin < regular;
+        if (!between) {
+            regular = begin + options_.interval;
+        }
         try {
-            const bool between = Clock::now() < regular;
-            short_of_memory = look(between);
+            const bool short_of_memory = look(between);
             if (!between) {
-                regular = Clock::now() + options_.interval;
                 alarm_.follow();
             }
+            pause = short_of_memory || !between ? soon : std::min(2 * pause, later);
+            const auto left = std::chrono::ceil<milliseconds>(regular - Clock::now());
+            alarm_.wait(std::clamp(left, milliseconds(0), short_of_memory ? soon : options_.interval));
         } catch (const std::exception &) { // no memory for a string: the next look may have more luck
         }
-        const auto left = std::chrono::ceil<milliseconds>(regular - Clock::now());
-        alarm_.wait(std::clamp(left, milliseconds(0), short_of_memory ? soon : options_.interval));
+        std::this_thread::sleep_until(begin + std::min(pause, options_.interval));
     }
 }
 

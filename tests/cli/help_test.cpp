@@ -104,5 +104,14 @@ TEST(Help, AThreadThatCannotBeStartedIsNamed) {
     EXPECT_THAT(result.err, HasSubstr("(ulimit -u"));
 }
 
+TEST(Help, ValuesThatLookLikeFlagsAreValues) {
+    const std::string model = std::string(LARDER_SOURCE_DIR) + "/models/kjv-moe-32x4.q8_0.gguf";
+    for (const char *prompt : {"-Some list item", "-np", "-ngl"}) {
+        const Finished result = larder({"run", "-m", model, "-c", "256", "-ub", "8", "--raw", "-n", "2", "-p", prompt});
+        EXPECT_EQ(result.exit_code, 0) << prompt << ": " << result.err;
+        EXPECT_THAT(result.err, HasSubstr("(ubatch 8)")) << prompt;
+    }
+}
+
 } // namespace
 } // namespace larder::test

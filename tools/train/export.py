@@ -45,7 +45,7 @@ def gguf_name(name: str) -> str:
 
 
 def add_metadata(writer: gguf.GGUFWriter, shape: Shape) -> None:
-    writer.add_name("larder psalter")
+    writer.add_name("kjv-moe-32x4")
     writer.add_description("A small mixture of experts trained on the King James Bible; ships with larder.")
     writer.add_license("public domain text; weights under larder's licence")
     writer.add_block_count(shape.layers)

@@ -23,7 +23,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--text", required=True, help="plain ASCII text to learn")
     parser.add_argument("--out", required=True, help="folder for checkpoints and the report")
-    parser.add_argument("--steps", type=int, default=3000, help="of optimisation (default 3000)")
+    parser.add_argument("--steps", type=int, default=1500, help="of optimisation (default 1500)")
     parser.add_argument("--batch", type=int, default=16, help="sequences a step (default 16)")
     parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate (default 2e-3)")
     parser.add_argument("--balance", type=float, default=0.02, help="weight of the balance loss (default 0.02)")

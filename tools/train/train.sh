@@ -7,7 +7,7 @@
 # --work  vocabulary, checkpoints and report; training goes on from there (default ${XDG_CACHE_HOME:-~/.cache}/larder/train)
 #
 # Needs Debian's python3-torch, python3-numpy, python3-yaml, libopenblas0-pthread and bible-kjv, and installs them if it may. The vocabulary and
-# the text are always the same; the weights are too on the same CPU with as many threads.
+# the text are always the same; the weights as far as the processor and the number of threads (OMP_NUM_THREADS) are.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 out="$root/models/kjv-moe-32x4.q8_0.gguf"
@@ -43,6 +43,7 @@ if [ ! -s "$work/text.txt" ]; then
         { last = chapter; sub(/^[^ ]* /, ""); print }' >"$work/text.new"
     mv "$work/text.new" "$work/text.txt"
 fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1} # as the shipped model was trained
 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$root/tools/train/train.py" --text "$work/text.txt" --out "$work" ${options[@]+"${options[@]}"}
 
 # llama.cpp's own GGUF writer, out of the package that larder is built from.

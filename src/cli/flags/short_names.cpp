@@ -48,6 +48,17 @@ bool has_several_letters(std::string_view argument) {
            std::isalpha(static_cast<unsigned char>(argument[2])) != 0;
 }
 
+const CLI::App *command_named(const CLI::App &app, const std::string &name) {
+    const auto found = app.get_subcommands([&name](const CLI::App *command) { return command->check_name(name); });
+    return found.empty() ? nullptr : found.front();
+}
+
+bool takes_value(const CLI::App *command, const std::string &name) {
+    const CLI::Option *option =
+        command == nullptr || name.size() < 2 || name[0] != '-' ? nullptr : command->get_option_no_throw(name);
+    return option != nullptr && option->get_items_expected_min() > 0;
+}
+
 class HelpFormatter : public CLI::Formatter {
   public:
     std::string make_option_name(const CLI::Option *option, bool is_positional) const override {
@@ -65,13 +76,26 @@ class HelpFormatter : public CLI::Formatter {
 
 } // namespace
 
-std::vector<std::string> with_long_names(int argc, char **argv) {
+std::vector<std::string> with_long_names(const CLI::App &app, int argc, char **argv) {
     std::vector<std::string> arguments(argv + 1, argv + argc);
+    const CLI::App *command = arguments.empty() ? nullptr : command_named(app, arguments.front());
+    bool is_value = false; // of the option before
     for (std::string &argument : arguments) {
+        if (argument == "--") {
+            break;
+        }
+        if (std::exchange(is_value, false)) {
+            continue;
+        }
         const auto *const known =
             std::ranges::find(long_names, argument, &std::pair<std::string_view, std::string_view>::first);
         if (known != long_names.end()) {
             argument = known->second;
+            is_value = takes_value(command, argument);
+            continue;
+        }
+        is_value = takes_value(command, argument);
+        if (is_value) {
             continue;
         }
         refuse_what_larder_cannot_have(argument);
