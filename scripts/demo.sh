@@ -7,10 +7,17 @@
 # --big  goes on with a model of 620 MB in 200 MB. Its weights are random (larder-make-model), so that what it says is
 #        noise; what it shows is that a model three times the budget runs inside it, with the same bits. Removed afterwards.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-big=false
-[ "${1:-}" != --big ] || { big=true && shift; }
-build=${1:-build/release}
+root=$(cd "$(dirname "$0")/.." && pwd)
+big=false build="$root/build/release"
+for argument in "$@"; do
+    case $argument in
+    --big) big=true ;;
+    --help | -h) sed -n '2,/^set/{/^# \{0,1\}/!d;s///;p}' "$0" && exit 0 ;;
+    *) build=$(realpath "$argument") ;;
+    esac
+done
+[ -x "$build/larder" ] || { echo "error: there is no $build/larder: run make demo" >&2 && exit 1; }
+cd "$root"
 evidence="$build/demo-ab-test.json"
 
 step() { printf '\n\033[1m$ larder %s\033[0m\n' "$*"; }

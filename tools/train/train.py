@@ -42,8 +42,9 @@ def load(args: argparse.Namespace) -> tuple[tokenizer.Tokenizer, torch.Tensor, t
             words = tokenizer.Tokenizer([tuple(pair) for pair in json.load(file)])
     else:
         words = tokenizer.train(text, Shape.vocabulary)
-        with open(vocabulary_path, "w", encoding="utf-8") as file:
+        with open(vocabulary_path + ".new", "w", encoding="utf-8") as file:
             json.dump(words.merges, file)
+        os.replace(vocabulary_path + ".new", vocabulary_path)
     pieces: list[str] = [""]
     for line in text.splitlines(keepends=True):
         if len(pieces[-1]) > 4096:

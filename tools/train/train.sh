@@ -4,6 +4,7 @@
 #   tools/train/train.sh [--out FILE] [--work DIR] [OPTIONS OF train.py]
 #
 # --out   the GGUF (default models/kjv-moe-32x4.q8_0.gguf)
+#         and then put its checksum into models/SHA256SUMS, as the tests compare it
 # --work  vocabulary, checkpoints and report; training goes on from there (default ${XDG_CACHE_HOME:-~/.cache}/larder/train)
 #
 # Needs Debian's python3-torch, python3-numpy, python3-yaml, libopenblas0-pthread and bible-kjv, and installs them if it may. The vocabulary and
@@ -16,6 +17,7 @@ work="$cache/train"
 options=()
 while [ $# -gt 0 ]; do
     case $1 in
+    --out | --work) [ $# -ge 2 ] || { echo "error: $1 wants a path" >&2 && exit 2; } ;;&
     --out) out=$2 && shift ;;
     --work) work=$2 && shift ;;
     --help | -h) sed -n '2,/^set/{/^# \{0,1\}/!d;s///;p}' "${BASH_SOURCE[0]}" && exit 0 ;;
@@ -34,6 +36,18 @@ if [ ${#missing[@]} -gt 0 ]; then
     apt-get install -y --no-install-recommends "${missing[@]}" >&2
 fi
 mkdir -p "$work" "$(dirname "$out")"
+[ ! -d "$out" ] || { echo "error: --out $out is a folder" >&2 && exit 2; }
+
+# llama.cpp's own GGUF writer, out of the package that larder is built from. It comes first: it would be a pity to miss it in the end.
+if [ ! -d "$work/gguf-py" ]; then
+    "$root/scripts/llama.sh" >/dev/null
+    unpacked=$(mktemp -d "$work/unpack.XXXXXX")
+    trap 'rm -rf "$unpacked"' EXIT
+    tar -xzf "$(ls "$cache"/node-llama-cpp-*.tgz)" -C "$unpacked" package/llama/gitRelease.bundle
+    git clone --quiet --bare "$unpacked/package/llama/gitRelease.bundle" "$unpacked/llama.git"
+    git -C "$unpacked/llama.git" archive HEAD -- gguf-py | tar -x -C "$unpacked"
+    mv "$unpacked/gguf-py" "$work/gguf-py"
+fi
 
 # One verse a line, without its number; an empty line between chapters.
 if [ ! -s "$work/text.txt" ]; then
@@ -46,13 +60,5 @@ fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1} # as the shipped model was trained
 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$root/tools/train/train.py" --text "$work/text.txt" --out "$work" ${options[@]+"${options[@]}"}
 
-# llama.cpp's own GGUF writer, out of the package that larder is built from.
-if [ ! -d "$work/gguf-py" ]; then
-    "$root/scripts/llama.sh" >/dev/null
-    tar -xzf "$(ls "$cache"/node-llama-cpp-*.tgz)" -C "$work" package/llama/gitRelease.bundle
-    git clone --quiet --bare -c advice.detachedHead=false "$work/package/llama/gitRelease.bundle" "$work/llama.git"
-    git -C "$work/llama.git" archive HEAD -- gguf-py | tar -x -C "$work"
-    rm -rf "$work/package" "$work/llama.git"
-fi
 PYTHONPATH="$work/gguf-py" PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$root/tools/train/export.py" --checkpoint "$work" --out "$out"
 (cd "$(dirname "$out")" && sha256sum "$(basename "$out")")
