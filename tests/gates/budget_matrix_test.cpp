@@ -94,12 +94,16 @@ TEST_P(BudgetMatrix, IsKeptAndPlannedWithinTwoPercent) {
     EXPECT_EQ(stats.at("decode_tokens"), n_gen - 1);
     EXPECT_EQ(stats.at("vm_swap_bytes"), 0);
     EXPECT_LE(stats.at("peak_rss_bytes"), limit);
-    if (limit >= 64 * MiB) { // below, the kernel's own memory for the process is more than the reserve leaves for it
-        EXPECT_EQ(stats.at("arena_shrinks"), 0) << result.err;
-    }
-    const auto planned = stats.at("planned_bytes").get<double>();
+    // Of a small budget the kernel's own memory for the process may be more than the reserve leaves for it: then some
+    // slots are given back.
+    const bool small = limit < 64 * MiB;
+    const auto given_back = stats.at("given_back_bytes").get<double>();
+    EXPECT_TRUE(small || given_back == 0) << result.err;
     // Two runs of one plan differ by up to a MiB: pages of the code, and what allocators keep.
-    EXPECT_NEAR(stats.at("peak_rss_bytes").get<double>(), planned, planned / 50 + MiB) << stats.dump(2);
+    const auto planned = stats.at("planned_bytes").get<double>();
+    const auto peak = stats.at("peak_rss_bytes").get<double>();
+    EXPECT_LE(peak, planned + planned / 50 + MiB) << stats.dump(2);
+    EXPECT_GE(peak, planned - given_back - planned / 50 - (small ? 2 : 1) * MiB) << stats.dump(2);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BudgetMatrix,
