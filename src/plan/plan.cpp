@@ -19,7 +19,7 @@ constexpr uint64_t kernels_share = 4; // 1 / this of the reserve
 
 // The overhead is measured on the process itself and differs by some pages from run to run. The budget that a refusal
 // names must not be refused in the next run for that.
-constexpr uint64_t overhead_noise = MiB;
+constexpr uint64_t overhead_noise = 2 * MiB;
 
 uint64_t total_of(const FixedBytes &fixed) { return fixed.resident + fixed.kv + fixed.compute + fixed.overhead; }
 

@@ -80,7 +80,7 @@ std::string above_plan(const MemoryPlan &plan, uint64_t peak_rss_bytes);
 uint64_t default_reserve(uint64_t budget_bytes);
 
 // Throws Error(budget) when the arena would be below the floor or what --cache asks for (naming the smallest budget in
-// MiB, or --arena, or --cache, that works, a MiB above what this measurement needs, as the next one may be a little
+// MiB, or --arena, or --cache, that works, two MiB above what this measurement needs, as the next one may be a little
 // more), or when the budget is above what the machine can give and overcommit is off. A dense model has floor 0 and no
 // slots.
 MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,

@@ -141,11 +141,12 @@ std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &
     state.limit_hits = readings.limit_hits;
     // What is only expected takes nothing from slots that are not filled yet: while they are, the pages on their way
     // into them look like a neighbour's for a moment.
-    const bool is_short = account.will_hold + account.margin > account.usable;
-    const uint64_t holds = is_short ? account.will_hold : readings.own_bytes;
+    const bool short_when_filled = account.will_hold + account.margin > account.usable;
+    const uint64_t holds = short_when_filled ? account.will_hold : readings.own_bytes;
     const uint64_t machine = above(holds + account.margin + account.falling, account.usable);
     const uint64_t budget = above(readings.rss_bytes, bounds.budget_bytes);
-    if (machine > 0 || budget > 0) {
+    state.is_short = machine > 0 || budget > 0;
+    if (state.is_short) {
         state.calm_readings = 0;
         if (readings.pending || readings.arena_bytes <= bounds.floor_bytes()) {
             return std::nullopt;

@@ -86,6 +86,7 @@ Readings read_pressure(const std::string &root = "");
 
 struct PressureState {
     uint32_t calm_readings = 0; // in a row
+    bool is_short = false;      // of memory, by the last reading
     std::optional<uint64_t> limit_hits;
 };
 

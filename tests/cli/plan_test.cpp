@@ -176,13 +176,14 @@ TEST_F(Plan, SequencesShareTheContextButEachHasItsRecurrentState) {
 }
 
 TEST_F(Plan, ACacheIsThatShareOfTheExpertsAndNamesItsBudget) {
-    const json half = plan_json({"--cache", "50", "-c", "1024"});
+    // Of one ubatch: a smaller one takes so much less that all experts may fit into the budget of half of them.
+    const json half = plan_json({"--cache", "50", "-c", "1024", "-ub", "512"});
     EXPECT_EQ(half.at("budget_source"), "--cache");
     EXPECT_NEAR(half.at("cached_share").get<double>(), 0.5, 0.02);
     const uint64_t budget = bytes(half, "budget_bytes");
-    const json same = plan_json({"--cache", "50%", "--ram", mib(budget), "-c", "1024"});
+    const json same = plan_json({"--cache", "50%", "--ram", mib(budget), "-c", "1024", "-ub", "512"});
     EXPECT_EQ(same.at("arena_bytes"), half.at("arena_bytes"));
-    const json refused = plan_json({"--cache", "100", "--ram", mib(budget), "-c", "1024"}, 3);
+    const json refused = plan_json({"--cache", "100", "--ram", mib(budget), "-c", "1024", "-ub", "512"}, 3);
     EXPECT_GT(bytes(refused, "smallest_budget_bytes"), budget);
     EXPECT_EQ(plan_json({"--cache", "1", "-c", "1024"}, 3).at("smallest_budget_bytes"), nullptr) << "below a token";
     for (const char *wrong : {"0", "101", "-5", "half", ""}) {

@@ -144,7 +144,7 @@ TEST(ChooseUbatch, RefusesWithTheSmallestBudgetOfTheSmallest) {
         ASSERT_NE(at, std::string::npos) << error.what();
         PlanWishes wishes = smallest_leaves(0);
         wishes.budget_bytes = std::stoull(error.remedy().substr(at + 6)) * MiB;
-        EXPECT_EQ(wishes.budget_bytes, others + (10 + 64 + 1) * MiB);
+        EXPECT_EQ(wishes.budget_bytes, others + (10 + 64 + 2) * MiB);
         EXPECT_EQ(measured.plan(all, wishes).ubatch_tokens, 32U);
     }
 }
