@@ -101,9 +101,8 @@ void Engine::Impl::open_page() {
     params.tensor_buft_overrides = placement->overrides();
     model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &load, params));
     if (model == nullptr) {
-        throw Error(ErrorKind::model,
-                    fmt::format("{}: llama.cpp cannot build the model: {}", layout.files.front(), take_llama_errors()),
-                    "make room, or raise 'ulimit -v', which must hold the addresses of the file twice");
+        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot build the model", layout.files.front()),
+                            "make room: the file is mapped twice");
     }
     load.load(options.progress);
     layout.metadata.reset();

@@ -21,6 +21,10 @@ constexpr uint64_t margin_share = 4;    // of the reserve
 constexpr uint64_t gap_min = 16 * MiB;  // where the reserve says less
 constexpr uint64_t gap_min_share = 128; // or this share of the range, if that is less still
 
+// The kernel charges a huge page before it clears it, and counts it to the process after that. Two threads touch the
+// arena's.
+constexpr uint64_t clearing_max = 4 * MiB;
+
 constexpr uint64_t fall_noise = MiB; // what processors keep charged beforehand
 constexpr std::chrono::milliseconds decline_interval{8};
 
@@ -44,6 +48,7 @@ struct Account {
     uint64_t will_hold = 0; // with every slot in use filled
     uint64_t margin = 0;    // wanted beside it
     uint64_t falling = 0;   // and this, for a moment
+    uint64_t clearing = 0;  // of what looks like a neighbour's, may be on its way into empty slots
     bool pressed = false;
 
     Account(const PressureBounds &bounds, const Readings &readings, const PressureState &state)
@@ -51,6 +56,7 @@ struct Account {
           will_hold(std::max(bounds.fixed_bytes + readings.arena_bytes, readings.own_bytes)),
           margin(bounds.reserve_bytes / margin_share),
           falling(std::min(readings.falling_bytes, range_of(bounds) / falling_share)),
+          clearing(std::min(readings.empty_bytes, clearing_max)),
           pressed(readings.stalled >= stalled_much ||
                   readings.limit_hits > state.limit_hits.value_or(readings.limit_hits)) {
         margin *= pressed ? 2 : 1;
@@ -139,9 +145,9 @@ std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_
 std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &readings, PressureState &state) {
     const Account account(bounds, readings, state);
     state.limit_hits = readings.limit_hits;
-    // What is only expected takes nothing from slots that are not filled yet: while they are, the pages on their way
-    // into them look like a neighbour's for a moment.
-    const bool short_when_filled = account.will_hold + account.margin > account.usable;
+    // Nothing that may be a mistake of a moment takes from slots that are not filled yet; what is only expected does
+    // not at all.
+    const bool short_when_filled = account.will_hold + account.margin > account.usable + account.clearing;
     const uint64_t holds = short_when_filled ? account.will_hold : readings.own_bytes;
     const uint64_t machine = above(holds + account.margin + account.falling, account.usable);
     const uint64_t budget = above(readings.rss_bytes, bounds.budget_bytes);

@@ -12,9 +12,10 @@
 //
 // It is short of memory when what the process will hold with all its slots filled, and a quarter of the reserve beside
 // it (half of it while the kernel is under pressure), is more than probe_machine() finds usable; or when its RSS is
-// above the budget. Pressure is a stall (PSI) of this cgroup, or of the machine where the cgroup has no such file, or
-// a cgroup above the process that has just run into its limit. Both also come of page cache that is dropped in time, so
-// they only ask for more room and never shrink the arena by themselves.
+// above the budget. While slots are empty, some MiB of what others seem to hold may be huge pages that are being
+// cleared for them, and are no shortage. Pressure is a stall (PSI) of this cgroup, or of the machine where the cgroup
+// has no such file, or a cgroup above the process that has just run into its limit. Both also come of page cache that
+// is dropped in time, so they only ask for more room and never shrink the arena by themselves.
 //
 // decide() is a pure function: it knows no clock and no file. Units: bytes; readings where it says so.
 #pragma once

@@ -86,6 +86,10 @@ TEST_F(OutputFiles, TwoOutputsAreTwoFiles) {
     const std::string path = scratch_ / "new.json";
     refused({"run", "-m", model_, "-p", "a", "--stats", path, "--trace", scratch_ / "x/../new.json"}, path,
             {"--stats", "--trace"});
+    std::filesystem::create_symlink("new.json", scratch_ / "link");
+    std::filesystem::create_symlink("link", scratch_ / "link to link");
+    refused({"run", "-m", model_, "-p", "a", "--stats", scratch_ / "link to link", "--trace", path}, path,
+            {"--stats", "--trace"});
     EXPECT_FALSE(std::filesystem::exists(path));
     EXPECT_EQ(
         larder({"run", "-m", model_, "-p", "a", "-n", "1", "--stats", "/dev/null", "--trace", "/dev/null"}).exit_code,

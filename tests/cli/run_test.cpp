@@ -91,6 +91,18 @@ TEST_F(Run, TheStatsFileHasEveryFigureThatIsPromised) {
     EXPECT_THAT(result.err, HasSubstr("hit rate"));
 }
 
+TEST_F(Run, APromptIsShownBeforeItsAnswerUnlessItIsRefused) {
+    const std::string prompt = "once upon a time there was a small cat";
+    const Finished answered = larder({"run", "-m", model_, "-p", prompt, "-n", "1", "--raw"});
+    EXPECT_EQ(answered.exit_code, 0) << answered.err;
+    EXPECT_THAT(answered.out, testing::StartsWith(prompt));
+    const std::string long_prompt(400, '7'); // a token each
+    const Finished refused = larder({"run", "-m", model_, "-p", long_prompt, "-n", "1", "--raw", "-c", "256"});
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("tokens, the context 256; shorten it or raise -c"));
+    EXPECT_EQ(refused.out, "");
+}
+
 TEST_F(Run, WhatWasNotEvaluatedHasNoRate) {
     const Finished result = larder({"run", "-m", model_, "-p", "a", "-n", "1"});
     EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -109,6 +109,17 @@ TEST_F(AddressLimits, ArePlannedWithAsTheyAreRunWith) {
     EXPECT_THAT(planned.out, HasSubstr("RLIMIT_DATA (ulimit -d)"));
 }
 
+TEST_F(AddressLimits, AreNamedByTheOtherResidenciesToo) {
+    for (const std::string residency : {"stock", "page"}) {
+        for (const std::string limit : {"ulimit -d 20000", "ulimit -d 40000", "ulimit -v 100000", "ulimit -v 300000"}) {
+            const Finished finished = limited(limit, run_arguments({"--residency", residency}));
+            EXPECT_NE(finished.exit_code, 0) << residency << ", " << limit;
+            EXPECT_THAT(finished.err, HasSubstr(limit.substr(0, limit.rfind(' ')))) << residency << ", " << limit;
+            EXPECT_EQ(finished.out, "");
+        }
+    }
+}
+
 TEST_F(AddressLimits, OfTheStackAreRefusedWhereTheyAreTooLowForIt) {
     for (const char *kib : {"64", "128"}) {
         const Finished finished = limited(std::string("ulimit -s ") + kib, run_arguments({"--ram", "100M"}));

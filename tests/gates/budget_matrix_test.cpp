@@ -94,11 +94,11 @@ TEST_P(BudgetMatrix, IsKeptAndPlannedWithinTwoPercent) {
     EXPECT_EQ(stats.at("decode_tokens"), n_gen - 1);
     EXPECT_EQ(stats.at("vm_swap_bytes"), 0);
     EXPECT_LE(stats.at("peak_rss_bytes"), limit);
-    // Of a small budget the kernel's own memory for the process may be more than the reserve leaves for it, and on a
-    // busy machine what is being filled can look like a neighbour's: then some slots are given back.
+    // Of a small budget the kernel's own memory for the process may be more than the reserve leaves for it: then some
+    // slots are given back.
     const bool small = limit < 64 * MiB;
     const auto given_back = stats.at("given_back_bytes").get<double>();
-    EXPECT_LE(stats.at("arena_shrinks"), 1) << result.err;
+    EXPECT_LE(stats.at("arena_shrinks"), small ? 1 : 0) << result.err;
     // Two runs of one plan differ by up to a MiB: pages of the code, and what allocators keep.
     const auto planned = stats.at("planned_bytes").get<double>();
     const auto peak = stats.at("peak_rss_bytes").get<double>();

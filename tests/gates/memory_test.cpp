@@ -52,9 +52,7 @@ TEST(MemoryBudget, AModelOfThreeTimesTheBudgetRunsInACgroupOfTheBudget) {
     // A ubatch and a context that are both full touch all that was planned for.
     EXPECT_LT(stats.at("peak_rss_bytes"), stats.at("planned_bytes"));
     EXPECT_GT(stats.at("evictions"), 0);
-    // The plan leaves what the watcher wants. Once, on a busy machine, what is being filled can look like a
-    // neighbour's.
-    EXPECT_LE(stats.at("arena_shrinks"), 1) << result.err;
+    EXPECT_EQ(stats.at("arena_shrinks"), 0) << "the plan leaves what the watcher wants\n" << result.err;
     // The parts of the plan are the budget: nothing is left out of the account.
     EXPECT_LE(stats.at("resident_bytes").get<uint64_t>() + stats.at("kv_bytes").get<uint64_t>() +
                   stats.at("compute_bytes").get<uint64_t>() + stats.at("overhead_bytes").get<uint64_t>() +

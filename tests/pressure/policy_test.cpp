@@ -122,6 +122,22 @@ TEST(Pressure, SlotsThatWillBeFilledCountBeforeTheyAre) {
     EXPECT_TRUE(decide(readings));
 }
 
+TEST(Pressure, HugePagesOnTheirWayIntoEmptySlotsAreNobodyElses) {
+    Policy decide;
+    Readings readings = calm_readings();
+    readings.own_bytes = fixed + 100 * MiB;
+    readings.empty_bytes = 460 * MiB;
+    readings.machine.usable_bytes = fixed + 560 * MiB + 12 * MiB; // 4 less than wanted
+    EXPECT_FALSE(decide(readings));
+    readings.machine.usable_bytes -= 1;
+    const auto resize = decide(readings);
+    ASSERT_TRUE(resize) << "more than may be on its way";
+    EXPECT_EQ(resize->to_bytes, 560 * MiB - 4 * MiB - 1 - 32 * MiB) << "all that is missing";
+    readings.machine.usable_bytes += 1;
+    readings.empty_bytes = 4 * MiB - 1;
+    EXPECT_TRUE(decide(readings)) << "no more than what is empty";
+}
+
 TEST(Pressure, StopsAtTheFloor) {
     Policy decide;
     Readings readings = calm_readings();

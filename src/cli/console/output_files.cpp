@@ -13,12 +13,17 @@ namespace larder {
 
 namespace {
 
-// Where a file that does not exist yet would lie.
+constexpr int links_max = 40; // as the kernel has it
+
+// Where a file that does not exist yet would lie: at the end of the links that say so.
 std::filesystem::path future_path(const std::string &path) {
     std::error_code error;
-    const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-    std::filesystem::path resolved = std::filesystem::weakly_canonical(absolute, error);
-    return error ? absolute.lexically_normal() : resolved;
+    std::filesystem::path place = std::filesystem::absolute(path, error);
+    for (int i = 0; i < links_max && std::filesystem::is_symlink(place, error); i++) {
+        place = place.parent_path() / std::filesystem::read_symlink(place, error);
+    }
+    std::filesystem::path resolved = std::filesystem::weakly_canonical(place, error);
+    return error ? place.lexically_normal() : resolved;
 }
 
 bool same_file(const std::string &a, const std::string &b) {

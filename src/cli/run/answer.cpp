@@ -2,13 +2,19 @@
 
 #include "cli/console/terminal.h"
 
+#include <vector>
+
 namespace larder {
 
-std::string Answerer::answer(const std::string &prompt) {
+std::string Answerer::answer(const std::string &prompt, bool echo) {
     engine_.clear_stop();
     signals_.answer_begins();
+    const std::vector<Token> tokens = engine_.tokenize(prompt, true);
+    if (echo && tokens.size() <= engine_.ctx_tokens()) {
+        print_now(prompt);
+    }
     std::string text;
-    if (!signals_.quit_requested() && session_.prefill(engine_.tokenize(prompt, true))) {
+    if (!signals_.quit_requested() && session_.prefill(tokens)) {
         text = generate();
     }
     signals_.answer_ends();

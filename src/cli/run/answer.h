@@ -15,8 +15,9 @@ class Answerer {
     Answerer(Engine &engine, Session &session, Signals &signals, int32_t n_predict)
         : engine_(engine), session_(session), signals_(signals), n_predict_(n_predict) {}
 
-    // Returns what was said, which is cut short where the user stopped it. Throws what the session throws.
-    std::string answer(const std::string &prompt);
+    // With `echo` the prompt is printed before its answer, if the session takes it. Returns what was said, which is cut
+    // short where the user stopped it. Throws what the session throws.
+    std::string answer(const std::string &prompt, bool echo = false);
 
     // An answer was made from a file that was written to meanwhile; that was said.
     [[nodiscard]] bool spoiled() const { return spoiled_; }

@@ -82,17 +82,16 @@ void announce_residency(const EngineOptions &options) {
 
 int single_answer(Answerer &answerer, const Engine &engine, const RunFlags &flags) {
     std::string prompt = flags.prompt;
-    if (engine.has_chat_template() && !flags.raw) {
+    const bool continues = !engine.has_chat_template() || flags.raw; // a continuation reads on from its beginning
+    if (!continues) {
         std::vector<ChatMessage> messages;
         if (!flags.system_prompt.empty()) {
             messages.push_back({"system", flags.system_prompt});
         }
         messages.push_back({"user", prompt});
         prompt = engine.render_chat(messages);
-    } else if (!flags.quiet) {
-        print_now(prompt); // a continuation reads on from its beginning
     }
-    answerer.answer(prompt);
+    answerer.answer(prompt, continues && !flags.quiet);
     print_now("\n");
     return engine.stop_requested() ? exit_interrupted : answerer.spoiled() ? 1 : 0;
 }
