@@ -4,7 +4,7 @@
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/params.h"
-#include "plan/address_space.h"
+#include "plan/proc_files.h"
 
 #include "common.h"
 #include "ggml.h"
@@ -21,6 +21,11 @@ constexpr uint32_t read_threads_max = 16;
 // What comes after the measurement: the arena's alignment, rings, what the heap rounds up and does not give back.
 constexpr uint64_t slack_bytes = 6 * MiB;
 
+// Beside main(): their stacks are among the addresses that are seen.
+uint64_t threads_running() {
+    return std::max<uint64_t>(1, KeyedFile("/proc/self/status").find("Threads").value_or(1)) - 1;
+}
+
 } // namespace
 
 uint32_t threads_to_start(const EngineOptions &options) {
@@ -35,11 +40,7 @@ uint32_t threads_to_start(const EngineOptions &options) {
     return threads;
 }
 
-Machine within_address_limits(const Machine &machine, const ModelLayout &layout, const EngineOptions &resolved) {
-    const AddressLimits limits = address_limits();
-    if (!limits.any()) {
-        return machine;
-    }
+IdleAddresses addresses_beside_the_plan(const ModelLayout &layout, const EngineOptions &resolved) {
     IdleAddresses idle;
     {
         const Measurement measured = measure(layout, resolved.kernels.value_or(Kernels::plain));
@@ -56,10 +57,16 @@ Machine within_address_limits(const Machine &machine, const ModelLayout &layout,
         idle.all += measured.aliased_bytes;
     }
     malloc_trim(0);
-    const uint64_t to_come = threads_to_start(resolved) * thread_stack_bytes + slack_bytes;
+    const uint64_t threads = threads_to_start(resolved);
+    const uint64_t to_come = (threads - std::min(threads, threads_running())) * thread_stack_bytes + slack_bytes;
     idle.writable += to_come;
     idle.all += to_come + layout.routed_bytes;
-    return within_limits(machine, limits, idle);
+    return idle;
+}
+
+Machine within_address_limits(const Machine &machine, const ModelLayout &layout, const EngineOptions &resolved) {
+    const AddressLimits limits = address_limits();
+    return limits.any() ? within_limits(machine, limits, addresses_beside_the_plan(layout, resolved)) : machine;
 }
 
 } // namespace larder

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "plan/address_space.h"
 
 namespace larder {
 
@@ -9,10 +10,14 @@ namespace larder {
 // not.
 uint32_t threads_to_start(const EngineOptions &options);
 
-// `machine`, or what RLIMIT_DATA and RLIMIT_AS leave if that is less: without the stacks, the arrays that llama.cpp
-// hardly touches, and the addresses of all experts. Where there are such limits it builds the model and a context
-// without memory to see those arrays, some tens of milliseconds; otherwise it does nothing. Throws what measure()
-// throws, and Error(budget) that names the limits if they do not even allow that.
+// What the process will map beside what is planned, and not touch: stacks, the arrays that llama.cpp hardly uses, and
+// (which nobody may write) the addresses of all experts. Builds the model and a context without memory to see those
+// arrays, some tens of milliseconds. Throws what measure() throws, and Error(budget) that names the limits of addresses
+// if they do not even allow that.
+IdleAddresses addresses_beside_the_plan(const ModelLayout &layout, const EngineOptions &resolved);
+
+// `machine`, or what RLIMIT_DATA and RLIMIT_AS leave beside those addresses if that is less. Does nothing where there
+// are no such limits.
 Machine within_address_limits(const Machine &machine, const ModelLayout &layout, const EngineOptions &resolved);
 
 } // namespace larder

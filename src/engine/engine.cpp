@@ -90,9 +90,6 @@ void Engine::Impl::make_the_plan() {
     plan = planned.memory;
     kernels = planned.kernels;
     check_threads_can_start(threads_to_start(options)); // while nothing has been read
-    if (options.lock_memory) {
-        check_may_lock(plan.budget_bytes - plan.reserve_bytes - plan.spare_bytes);
-    }
     if (options.on_plan) {
         options.on_plan(layout, plan);
     }

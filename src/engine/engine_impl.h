@@ -33,9 +33,8 @@ class Engine::Impl {
     Kernels kernels = Kernels::plain;     // chosen
     std::unique_ptr<Placement> placement; // null for stock residency
     std::unique_ptr<Reader> reader;
-    std::unique_ptr<ExpertStore> store;       // null for a dense model and for stock residency
-    std::unique_ptr<RouteRecorder> routes;    // null if no trace is wanted
-    std::unique_ptr<PressureWatcher> watcher; // null without a store
+    std::unique_ptr<ExpertStore> store;    // null for a dense model and for stock residency
+    std::unique_ptr<RouteRecorder> routes; // null if no trace is wanted
     std::unique_ptr<ExpertBinding> binding;
     std::unique_ptr<ExpertPager> pager; // this and the next for page residency only
     std::unique_ptr<MappedExperts> mapped_experts;
@@ -43,6 +42,9 @@ class Engine::Impl {
     ModelHandle model;
     ContextHandle context;
     common_chat_templates_ptr chat_templates;
+    // Null without a store. It ends before anything is freed: the kernel's figures are late, and for a moment what the
+    // process has given back would look like a neighbour's.
+    std::unique_ptr<PressureWatcher> watcher;
     std::atomic<bool> stop{false};
 
     // Written by the thread that drives the session, read by stats() from any.

@@ -132,7 +132,7 @@ Measurement measure(const ModelLayout &layout, Kernels kernels, ggml_backend_buf
 }
 
 FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved,
-                           uint64_t rss_bytes) {
+                           const HeldBefore &held) {
     take_llama_errors();
     malloc_trim(0); // of the context before
     const uint64_t without_context = process_memory().rss_bytes;
@@ -149,13 +149,16 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     if (repacks_resident(measured.kernels)) {
         fixed.compute += (repacks_experts(measured.kernels) ? threads : 1) * repack_bytes(layout);
     }
-    // What weights are read with is gone before caches and compute buffers come; it takes no more than they do.
-    const uint64_t loading = std::min(ResidentWeights::buffer_bytes(), fixed.resident);
-    fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv));
     const uint64_t with_context = process_memory().rss_bytes;
     const uint64_t of_context = with_context - std::min(with_context, without_context);
-    fixed.overhead = rss_bytes + of_context + computed_graph_bytes(of_context, resolved.ctx_tokens) + slack_bytes +
-                     threads * thread_bytes + resolved.sequences * n_vocab * candidate_bytes;
+    const uint64_t with_it = of_context + computed_graph_bytes(of_context, resolved.ctx_tokens) +
+                             resolved.sequences * n_vocab * candidate_bytes;
+    fixed.overhead =
+        held.rss_bytes - std::min(held.metadata_bytes, held.rss_bytes) + with_it + slack_bytes + threads * thread_bytes;
+    // What weights are read with, and the metadata, are gone before a context and what comes with it; they take no more
+    // than these do.
+    const uint64_t loading = std::min(ResidentWeights::buffer_bytes(), fixed.resident) + held.metadata_bytes;
+    fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv + with_it));
     fixed.passing = text_bytes(resolved.ctx_tokens);
     return fixed;
 }

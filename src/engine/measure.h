@@ -18,6 +18,12 @@ struct Measurement {
     uint64_t rss_bytes = 0;     // of this process with it: the code, the vocabulary and the metadata
 };
 
+// What the process holds without a context.
+struct HeldBefore {
+    uint64_t rss_bytes = 0;      // with a model that has no memory for its tensors
+    uint64_t metadata_bytes = 0; // of that, what ModelLayout::metadata takes, which go when the weights are loaded
+};
+
 // Builds the model with llama.cpp's no_alloc, and sees where it places each tensor with these kernels. Takes some tens
 // of milliseconds and the memory of the vocabulary. The placement has experts in `experts`. Throws Error(model) with
 // llama.cpp's reason if it does not accept the model, Error(engine) if it uses a buffer type that larder cannot fill.
@@ -25,10 +31,10 @@ Measurement measure(const ModelLayout &layout, Kernels kernels,
                     ggml_backend_buffer_type *experts = expert_buffer_type());
 
 // Builds a context for it with llama.cpp's no_alloc and reads its memory breakdown. `resolved` has a ubatch. The
-// overhead is `rss_bytes`, what the process holds without a context, and what this one adds: it does not depend on what
-// was measured before. Throws Error(engine) with llama.cpp's reason if it does not accept the context.
+// overhead is what the process holds without a context, and what this one adds: it does not depend on what was measured
+// before. Throws Error(engine) with llama.cpp's reason if it does not accept the context.
 FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved,
-                           uint64_t rss_bytes);
+                           const HeldBefore &held);
 
 // The measurement itself makes llama.cpp's list of KV cells, some 64 bytes a token. Throws Error(budget) for a context
 // so long that this, with what the process holds already, is more than `most_bytes`.

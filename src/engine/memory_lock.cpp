@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <string>
 
@@ -58,15 +57,23 @@ std::optional<Mapping> own_memory(const std::string &line) {
 
 } // namespace
 
-void check_may_lock(uint64_t bytes) {
+std::optional<uint64_t> lock_limit() {
     rlimit limit{};
-    if (may_lock_without_limit() || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= bytes) {
+    if (may_lock_without_limit() || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return std::nullopt;
+    }
+    return limit.rlim_cur;
+}
+
+void check_may_lock(uint64_t limit_bytes, uint64_t planned_bytes, uint64_t untouched_bytes) {
+    if (planned_bytes + untouched_bytes <= limit_bytes) {
         return;
     }
     throw Error(ErrorKind::budget,
-                fmt::format("--mlock: this process may lock {} of memory, and {} are planned",
-                            limit.rlim_cur == 0 ? "nothing" : format_bytes(limit.rlim_cur), format_bytes(bytes)),
+                fmt::format("--mlock: this process may lock {} of memory, and {} are planned, beside {} of addresses "
+                            "that count and are not touched",
+                            limit_bytes == 0 ? "nothing" : format_bytes(limit_bytes), format_bytes(planned_bytes),
+                            format_bytes(untouched_bytes)),
                 remedy);
 }
 

@@ -4,6 +4,7 @@
 #include "engine/address_needs.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
+#include "engine/memory_lock.h"
 #include "engine/params.h"
 #include "plan/address_space.h"
 
@@ -24,6 +25,22 @@ EngineOptions with_context(const EngineOptions &resolved, uint32_t ctx_tokens) {
     return options;
 }
 
+uint64_t heap_in_use() {
+    const struct mallinfo2 heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+}
+
+// Opens the layout, and tells how much of the heap its metadata take: most of what it takes at all, where the
+// vocabulary is large.
+ModelLayout open_layout_measured(const std::string &path, uint64_t &metadata_bytes) {
+    const uint64_t before = heap_in_use();
+    ModelLayout layout = open_layout(path);
+    const uint64_t with_layout = heap_in_use();
+    const ModelLayout all_but_metadata = layout; // these are shared
+    metadata_bytes = with_layout - before - std::min(with_layout - before, heap_in_use() - with_layout);
+    return layout;
+}
+
 } // namespace
 
 class Planner::Impl {
@@ -32,7 +49,7 @@ class Planner::Impl {
         capture_llama_log(wanted.verbose);
         llama_backend_init();
         expert_buffer_type(); // registered before the first model
-        layout = open_layout(wanted.model_path);
+        layout = open_layout_measured(wanted.model_path, held_.metadata_bytes);
         options = resolve(wanted, layout.context_length);
         machine = probe_memory();
         if (address_limits().any()) { // to know what they leave, a context has to be measured
@@ -46,7 +63,15 @@ class Planner::Impl {
         if (machine.ulimit.empty()) { // else it has been measured already, to know what the limit leaves
             check_context_can_be_measured(options.ctx_tokens, machine.usable_bytes); // who asks has no budget to keep
         }
-        return options.kernels ? plan_with(*options.kernels) : choose_kernels();
+        PlannedRun planned = options.kernels ? plan_with(*options.kernels) : choose_kernels();
+        const std::optional<uint64_t> lock_limit_bytes = options.lock_memory ? lock_limit() : std::nullopt;
+        if (lock_limit_bytes) {
+            EngineOptions chosen = with_ubatch(options, planned.memory.ubatch_tokens);
+            chosen.kernels = planned.kernels;
+            check_may_lock(*lock_limit_bytes, planned_bytes(planned.memory),
+                           addresses_beside_the_plan(layout, chosen).writable);
+        }
+        return planned;
     }
 
     FixedBytes least(uint32_t ctx_tokens) {
@@ -80,6 +105,17 @@ class Planner::Impl {
     PlannedRun plan_with(Kernels wanted) {
         check_kernels(layout, wanted);
         Measurement measured = measure(layout, wanted);
+        try {
+            return plan_with(measured);
+        } catch (const Error &) {
+            if (wanted == least_kernels()) {
+                least_ = std::move(measured); // who is refused asks for it next
+            }
+            throw;
+        }
+    }
+
+    PlannedRun plan_with(Measurement &measured) {
         const auto with_tokens = [&](uint32_t tokens) { return fixed_of(measured, with_ubatch(options, tokens)); };
         const MemoryPlan plan = choose_ubatch(options.ubatch_tokens > 0 ? std::vector{options.ubatch_tokens}
                                                                         : ubatch_candidates(options.ctx_tokens),
@@ -87,7 +123,7 @@ class Planner::Impl {
         placement = std::move(measured.placement);
         measured.model.reset();
         malloc_trim(0); // what the measurement used goes back before the weights come
-        return {plan, wanted, options.ctx_tokens, options.threads};
+        return {plan, measured.kernels, options.ctx_tokens, options.threads};
     }
 
     // None where there is no room, or no such kernel: another path may have what it needs.
@@ -103,7 +139,9 @@ class Planner::Impl {
     // Repacking a slice takes as long as some tens of products with it, so it pays where slices stay; resident matrices
     // always do (docs/kernels.md).
     PlannedRun choose_kernels() {
-        if (const auto repacked = plan_if_it_fits(Kernels::repacked)) {
+        const uint64_t most = options.wishes.budget_bytes.value_or(machine.usable_bytes);
+        const auto repacked = most >= layout.routed_bytes ? plan_if_it_fits(Kernels::repacked) : std::nullopt;
+        if (repacked) {
             bool all_stay = true;
             for (size_t i = 0; i < repacked->memory.slots.size(); i++) {
                 all_stay = all_stay && repacked->memory.slots[i] >= layout.size_classes[i].n_slices;
@@ -118,11 +156,13 @@ class Planner::Impl {
 
     // What the process holds without a context is what it was with the first model: freeing one leaves a little behind.
     FixedBytes fixed_of(const Measurement &measured, const EngineOptions &wanted) {
-        rss_bytes_ = rss_bytes_.value_or(measured.rss_bytes);
-        return measure_context(measured, layout, wanted, *rss_bytes_);
+        if (held_.rss_bytes == 0) {
+            held_.rss_bytes = measured.rss_bytes;
+        }
+        return measure_context(measured, layout, wanted, held_);
     }
 
-    std::optional<uint64_t> rss_bytes_;
+    HeldBefore held_;
     std::optional<Measurement> least_;
     std::map<uint32_t, FixedBytes> least_of_context_;
 };

@@ -119,13 +119,15 @@ TEST_F(Run, MlockLocksWhatTheBudgetHolds) {
     EXPECT_LT(json.at("peak_rss_bytes"), json.at("budget_bytes"));
 }
 
-TEST_F(Run, MlockIsRefusedWithTheLimitThatForbidsIt) {
-    const Finished result = run({"/bin/sh", "-c",
-                                 "ulimit -l 1024 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock " +
-                                     std::string(LARDER_PROGRAM) + " run -m " + model_ + " --ram 200M --mlock -p a"});
-    EXPECT_EQ(result.exit_code, 3) << result.err;
-    EXPECT_THAT(result.err, HasSubstr("may lock 1 MiB"));
-    EXPECT_THAT(result.err, HasSubstr("ulimit -l"));
+TEST_F(Run, MlockIsRefusedWithTheLimitThatForbidsItAndPlanSaysSoToo) {
+    for (const char *command : {" run -p a -m ", " plan -m "}) {
+        const Finished result = run({"/bin/sh", "-c",
+                                     "ulimit -l 1024 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock " +
+                                         std::string(LARDER_PROGRAM) + command + model_ + " --ram 200M --mlock"});
+        EXPECT_EQ(result.exit_code, 3) << result.err;
+        EXPECT_THAT(result.err, HasSubstr("may lock 1 MiB"));
+        EXPECT_THAT(result.err, HasSubstr("ulimit -l"));
+    }
 }
 
 TEST_F(Run, Sigusr2WritesTheStatsWhileItRuns) {

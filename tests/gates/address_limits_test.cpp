@@ -107,6 +107,17 @@ TEST_F(AddressLimits, ArePlannedWithAsTheyAreRunWith) {
     const Finished planned = limited("ulimit -d 150000", {"plan", "-m", model(), "-c", "512", "-t", "2"});
     EXPECT_EQ(planned.exit_code, 0) << planned.err;
     EXPECT_THAT(planned.out, HasSubstr("RLIMIT_DATA (ulimit -d)"));
+    // At its border they agree to a MiB, though one has started threads that the other has not.
+    for (int mib = 60; mib < 90; mib++) {
+        const std::string ram = fmt::format("{}M", mib);
+        if (limited("ulimit -d 110000", {"plan", "-m", model(), "-c", "512", "-t", "2", "--ram", ram}).exit_code == 0) {
+            continue;
+        }
+        const std::string one_less = fmt::format("{}M", mib - 1);
+        EXPECT_EQ(limited("ulimit -d 110000", run_arguments({"--ram", one_less})).exit_code, 0) << one_less;
+        return;
+    }
+    FAIL() << "there is no border";
 }
 
 TEST_F(AddressLimits, AreNamedByTheOtherResidenciesToo) {
