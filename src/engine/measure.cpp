@@ -30,14 +30,15 @@ constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, 
 
 constexpr uint64_t cell_bytes = 64; // of llama.cpp's list of KV cells, measured some 50
 constexpr uint64_t cell_bytes_least = 48;
-constexpr uint64_t tokenise_bytes = 64; // llama.cpp's tokenizers take some 60 bytes for each of the text
+constexpr uint64_t token_bytes_least = 24; // of lists of all tokens that a context has, measured up to 36
+constexpr uint64_t tokenise_bytes = 64;    // llama.cpp's tokenizers take some 60 bytes for each of the text
 
 // llama.cpp keeps the graph that it reserved memory with, which is measured, and another one that it computes with, and
 // the scheduler its copies. Of graphs of 1.5 to 11 MiB the others took 1.2 to 1.5 times the first
 // (tests/gates/plan_test.cpp).
-uint64_t computed_graph_bytes(uint64_t of_context, uint32_t ctx_tokens) {
-    const uint64_t cells = uint64_t{ctx_tokens} * cell_bytes_least;
-    return (of_context - std::min(of_context, cells)) * 3 / 2;
+uint64_t computed_graph_bytes(uint64_t of_context, uint32_t ctx_tokens, uint64_t n_vocab) {
+    const uint64_t lists = uint64_t{ctx_tokens} * cell_bytes_least + n_vocab * token_bytes_least;
+    return (of_context - std::min(of_context, lists)) * 3 / 2;
 }
 
 // What tokenising the longest text takes.
@@ -151,7 +152,7 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     }
     const uint64_t with_context = process_memory().rss_bytes;
     const uint64_t of_context = with_context - std::min(with_context, without_context);
-    const uint64_t with_it = of_context + computed_graph_bytes(of_context, resolved.ctx_tokens) +
+    const uint64_t with_it = of_context + computed_graph_bytes(of_context, resolved.ctx_tokens, n_vocab) +
                              resolved.sequences * n_vocab * candidate_bytes;
     fixed.overhead =
         held.rss_bytes - std::min(held.metadata_bytes, held.rss_bytes) + with_it + slack_bytes + threads * thread_bytes;
