@@ -78,35 +78,53 @@ std::string list_of(const FixedBytes &fixed) {
                        format_bytes(fixed.overhead));
 }
 
-void check_machine_gives(uint64_t budget, const Machine &machine, const PlanWishes &wishes) {
-    // The kernel's memory for this process (page tables and the like, a megabyte or so by now) counts as used by
-    // others, though a cgroup limit equal to the budget is right. The reserve is there for it: part of it may be gone.
+// The kernel's memory for this process (page tables and the like, a megabyte or so by now) counts as used by others,
+// though a cgroup limit equal to the budget is right. The reserve is there for it: part of it may be gone.
+bool gives(const Machine &machine, uint64_t budget, const PlanWishes &wishes) {
     const uint64_t tolerated = wishes.reserve_bytes.value_or(default_reserve(budget)) / kernels_share;
-    if (budget <= machine.usable_bytes + tolerated || wishes.overcommit) {
+    return budget <= machine.usable_bytes + tolerated;
+}
+
+// What else to do than to take another budget.
+std::string ways_to_need_less(const FixedBytes &fixed, const PlanWishes &wishes) {
+    std::string ways = fixed.kv > 0 ? "lower -c" : "take a smaller model";
+    if (wishes.cache_share) {
+        ways += ", or lower --cache";
+    }
+    if (wishes.reserve_bytes && *wishes.reserve_bytes > fixed.passing) { // else it is a long context that needs it
+        ways += ", or lower --reserve";
+    }
+    return ways;
+}
+
+void check_machine_gives(const MemoryPlan &plan, const Need &need, const Machine &machine, const PlanWishes &wishes) {
+    const uint64_t budget = plan.budget_bytes;
+    if (wishes.overcommit || gives(machine, budget, wishes)) {
         return;
     }
+    const uint64_t smallest = smallest_holding(need, wishes);
+    const std::string more = machine.ulimit.empty() ? "--overcommit" : raise_limit_for(machine, budget);
+    const std::string remedy =
+        gives(machine, smallest, wishes)
+            ? fmt::format("use --ram {}M or less, or {}", std::max(smallest, machine.usable_bytes) / MiB, more)
+            : fmt::format("even the smallest that works, --ram {}M, is more: {}, or {}", smallest / MiB,
+                          machine.ulimit.empty() ? "make room, or take --overcommit" : more,
+                          ways_to_need_less(plan.fixed, wishes));
     throw Error(ErrorKind::budget,
                 fmt::format("a budget of {} is more than the {} that this process may use ({})", format_bytes(budget),
                             format_bytes(machine.usable_bytes), machine.source),
-                fmt::format("use --ram {}M or less, or {}", machine.usable_bytes / MiB,
-                            machine.ulimit.empty() ? "--overcommit" : raise_limit_for(machine, budget)));
+                remedy);
 }
 
-Error too_small(const MemoryPlan &plan, uint64_t arena_least, const Machine &machine, const PlanWishes &wishes) {
-    const uint64_t smallest =
-        smallest_holding({total_of(plan.fixed) + arena_least + overhead_noise, plan.fixed.passing}, wishes);
-    std::string lower = plan.fixed.kv > 0 ? "lower -c" : "take a smaller model";
-    if (wishes.cache_share) {
-        lower += ", or lower --cache";
-    }
-    if (wishes.reserve_bytes && *wishes.reserve_bytes > plan.fixed.passing) { // else it is a long context that needs it
-        lower += ", or lower --reserve";
-    }
-    std::string remedy = fmt::format("use --ram {}M or more, or {}", smallest / MiB, lower);
-    if (smallest > machine.usable_bytes && !wishes.overcommit) {
+Error too_small(const MemoryPlan &plan, uint64_t arena_least, const Need &need, const Machine &machine,
+                const PlanWishes &wishes) {
+    const uint64_t smallest = smallest_holding(need, wishes);
+    const std::string less = ways_to_need_less(plan.fixed, wishes);
+    std::string remedy = fmt::format("use --ram {}M or more, or {}", smallest / MiB, less);
+    if (!wishes.overcommit && !gives(machine, smallest, wishes)) {
         remedy = fmt::format("it takes --ram {}M, more than the {} that this process may use ({}): {}, or {}",
                              smallest / MiB, format_bytes(machine.usable_bytes), machine.source,
-                             machine.ulimit.empty() ? "make room" : raise_limit_for(machine, smallest), lower);
+                             machine.ulimit.empty() ? "make room" : raise_limit_for(machine, smallest), less);
     }
     const std::string experts = wishes.cache_share
                                     ? fmt::format("{:g} % of the experts (--cache)", 100 * *wishes.cache_share)
@@ -125,12 +143,21 @@ Error arena_too_small(uint64_t arena, uint64_t floor) {
             fmt::format("use --arena {}K or more", align_up(floor, KiB) / KiB)};
 }
 
+// The smallest share in tenths of a percent that is an arena of so much.
+double smallest_percent(uint64_t floor, uint64_t all) {
+    uint64_t tenths = (1000 * floor + all - 1) / all;
+    while (cache_bytes(static_cast<double>(tenths) / 10 / 100, all) < floor) { // as parse_percent() rounds
+        tenths++;
+    }
+    return static_cast<double>(tenths) / 10;
+}
+
 Error cache_too_small(double share, uint64_t cache, uint64_t floor, uint64_t all) {
     return {ErrorKind::budget,
             fmt::format("{:g} % of the experts (--cache), {}, is below one token's experts, {}: nothing would ever be "
                         "hit",
                         100 * share, format_bytes(cache), format_bytes(floor)),
-            fmt::format("use --cache {}% or more", (100 * floor + all - 1) / all)};
+            fmt::format("use --cache {:g}% or more", smallest_percent(floor, all))};
 }
 
 // Hands out `bytes` in slots above those in `slots`: to each class that is not full in proportion to the bytes a token
@@ -251,11 +278,12 @@ MemoryPlan make_plan(const ModelLayout &layout, const FixedBytes &fixed, const M
             throw cache_too_small(*wishes.cache_share, arena_least, plan.floor_bytes, all_experts_bytes(layout));
         }
     }
-    choose_budget(plan, need_of(layout, fixed, wishes), machine, wishes);
+    const Need need = need_of(layout, fixed, wishes);
+    choose_budget(plan, need, machine, wishes);
 
-    check_machine_gives(plan.budget_bytes, machine, wishes);
+    check_machine_gives(plan, need, machine, wishes);
     if (!holds(plan.budget_bytes, {total_of(fixed) + arena_least, fixed.passing}, wishes)) {
-        throw too_small(plan, arena_least, machine, wishes);
+        throw too_small(plan, arena_least, need, machine, wishes);
     }
     const uint64_t room = plan.budget_bytes - plan.reserve_bytes - total_of(fixed);
     const uint64_t arena_max = wishes.cache_share ? arena_least : std::min(room, wishes.arena_bytes.value_or(room));

@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 class Calibrate : public testing::Test {
   protected:
@@ -38,7 +39,8 @@ TEST_F(Calibrate, RunsTheModelWithEachReserve) {
     uint64_t arena_before = UINT64_MAX;
     for (size_t i = 0; i < 3; i++) {
         const json &row = j.at("reserves").at(i);
-        EXPECT_EQ(row.at("reserve_bytes"), (4 << i) * MiB) << "in order";
+        EXPECT_EQ(row.at("asked_bytes"), (4 << i) * MiB) << "in order";
+        EXPECT_EQ(row.at("reserve_bytes"), row.at("asked_bytes"));
         const auto arena = row.at("arena_bytes").get<uint64_t>();
         EXPECT_LT(arena, arena_before) << "what is not kept free is arena";
         arena_before = arena;
@@ -56,10 +58,30 @@ TEST_F(Calibrate, RunsTheModelWithEachReserve) {
 TEST_F(Calibrate, PrintsATableWithTheReservesThatWereRefused) {
     const Finished result = calibrate({"--ram", "80M", "--reserves", "5M,70M"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    for (const char *text : {"|    reserve |", "peak anon.", "within the budget", "|    5.0 MiB |", "yes, ", " left",
-                             "|   70.0 MiB |", "no: a budget of 80 MiB", "--reserve 5120K"}) {
+    for (const char *text : {"|  asked for |    reserve |", "peak anon.", "within the budget", "|    5.0 MiB |",
+                             "yes, ", " left", "|   70.0 MiB |", "no: a budget of 80 MiB", "--reserve 5120K"}) {
         EXPECT_THAT(result.out, HasSubstr(text));
     }
+}
+
+TEST_F(Calibrate, ShowsTheReserveThatWasInForceBesideTheOneAskedFor) {
+    const std::vector<std::string> flags = {"--ram", "80M", "-c", "4096", "--reserves", "0,4K"};
+    std::vector<std::string> as_json = flags;
+    as_json.insert(as_json.end(), {"-o", "json"});
+    const Finished result = calibrate(as_json);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const json j = json::parse(result.out);
+    for (size_t i = 0; i < 2; i++) {
+        const json &row = j.at("reserves").at(i);
+        EXPECT_EQ(row.at("asked_bytes"), i * 4 * KiB);
+        EXPECT_GT(row.at("passing_bytes").get<uint64_t>(), 4 * KiB);
+        EXPECT_EQ(row.at("reserve_bytes").get<uint64_t>(), row.at("passing_bytes").get<uint64_t>() + i * KiB);
+    }
+    EXPECT_EQ(j.at("smallest_asked_bytes"), 0);
+    EXPECT_EQ(j.at("smallest_reserve_bytes"), j.at("reserves").at(0).at("reserve_bytes"));
+    const std::string table = calibrate(flags).out;
+    EXPECT_THAT(table, HasSubstr("MiB, which --reserve 0 is raised to"));
+    EXPECT_THAT(table, HasSubstr("what was asked for is raised where "));
 }
 
 TEST_F(Calibrate, FailsIfNoReserveStaysWithinTheBudget) {
@@ -71,9 +93,14 @@ TEST_F(Calibrate, FailsIfNoReserveStaysWithinTheBudget) {
 
 TEST_F(Calibrate, WrongUseIsExplained) {
     EXPECT_EQ(calibrate({"--ram", "80M", "--reserves", "much"}).exit_code, 2);
+    const Finished one = calibrate({"--ram", "80M", "--reserve", "2M"});
+    EXPECT_EQ(one.exit_code, 2);
+    EXPECT_EQ(one.err, "error: --reserve: calibrate tries several; name them with --reserves, like --reserves 2M\n");
     EXPECT_EQ(calibrate({"--ram", "80M", "--reserves", "1M", "--reserve", "2M"}).exit_code, 2);
     EXPECT_EQ(calibrate({"-m", "/nowhere.gguf"}).exit_code, 1);
-    EXPECT_THAT(larder({"calibrate", "--help"}).out, HasSubstr("--reserves"));
+    const std::string help = larder({"calibrate", "--help"}).out;
+    EXPECT_THAT(help, HasSubstr("--reserves "));
+    EXPECT_THAT(help, Not(HasSubstr("--reserve ")));
 }
 
 } // namespace

@@ -29,8 +29,9 @@ void refused(const std::vector<std::string> &arguments, const std::string &text)
 
 TEST(Help, ShowsLlamaCppsShortNamesInTheColumnOfFlags) {
     const std::string run = help_of("run");
-    for (const char *names : {"-np,--parallel", "-ub,--ubatch-size", "-fa,--flash-attn", "-tb,--threads-batch",
-                              "-ctk,--cache-type-k", "-ctv,--cache-type-v", "-no-cnv,--raw", "-sys,--system-prompt"}) {
+    for (const char *names :
+         {"-np,--parallel", "-ub,--ubatch-size", "-fa,--flash-attn", "-tb,--threads-batch", "-ctk,--cache-type-k,--ctk",
+          "-ctv,--cache-type-v,--ctv", "-no-cnv,--raw", "-sys,--system-prompt"}) {
         EXPECT_THAT(run, HasSubstr(names));
     }
     EXPECT_THAT(help_of("bench"), HasSubstr("-pg,--n-prompt-gen"));
@@ -47,6 +48,12 @@ TEST(Help, SaysWhatABudgetMayBeAndIsWithoutBeingNamed) {
         const std::string help = help_of(command);
         EXPECT_THAT(help, HasSubstr("50% of what")) << command;
         EXPECT_THAT(help, HasSubstr("all of that")) << command;
+    }
+}
+
+TEST(Help, SaysThatAReserveIsRaisedForALongText) {
+    for (const char *command : {"run", "plan"}) {
+        EXPECT_THAT(help_of(command), HasSubstr("raised where")) << command;
     }
 }
 

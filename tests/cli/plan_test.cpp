@@ -161,6 +161,72 @@ TEST_F(Plan, ARefusalNamesTheLargestContextThatFits) {
     EXPECT_THAT(none, testing::Not(HasSubstr("lower -c")));
 }
 
+TEST_F(Plan, ARefusalNamesNoContextWhereTheContextIsNotTheReason) {
+    const std::string roomy = mib(smallest() + 100 * MiB);
+    for (const std::vector<std::string> &flags : {std::vector<std::string>{"--cache", "0.5"}, {"--arena", "1K"}}) {
+        std::vector<std::string> arguments = {"--ram", roomy, "-c", "1024"};
+        arguments.insert(arguments.end(), flags.begin(), flags.end());
+        const Finished refused = plan(arguments);
+        EXPECT_EQ(refused.exit_code, 3) << flags.front();
+        EXPECT_THAT(refused.out, AllOf(HasSubstr("verdict: refused"), Not(HasSubstr("context in"))));
+        EXPECT_THAT(refused.err, AllOf(HasSubstr("use " + flags.front()), Not(HasSubstr("context"))));
+    }
+}
+
+TEST_F(Plan, AContextTooLongToBeMeasuredIsRefusedWithWhatFits) {
+    const auto refusal = [](const std::string &ram) {
+        const Finished refused = plan({"--ram", ram, "-c", "4000000000"});
+        EXPECT_EQ(refused.exit_code, 3);
+        EXPECT_THAT(refused.err, AllOf(HasSubstr("a context of 4000000000 tokens"), Not(HasSubstr("larder plan"))));
+        return refused.err;
+    };
+    EXPECT_THAT(refusal(mib(smallest() + 4 * MiB)), HasSubstr("lower it: -c "));
+    const std::string none = refusal("20M");
+    const std::string before = "lower it and raise --ram: 256 tokens take ";
+    ASSERT_THAT(none, HasSubstr(before));
+    const std::string named = std::to_string(std::stoull(none.substr(none.find(before) + before.size()))) + "M";
+    EXPECT_EQ(plan({"--ram", named, "-c", "256"}).exit_code, 0) << named;
+    EXPECT_THAT(plan({"--all", "-c", "4000000000"}).err, Not(HasSubstr("larder plan")));
+}
+
+TEST_F(Plan, ABudgetAboveTheMachineIsRefusedWithThePlanOfWhatItGives) {
+    const uint64_t given = bytes(plan_json({"-c", "4096"}), "machine_bytes");
+    const std::string more = mib(10 * given);
+    const json j = plan_json({"--ram", more, "-c", "4096"}, 3);
+    EXPECT_THAT(j.at("reason").get<std::string>(), HasSubstr("that this process may use"));
+    EXPECT_GE(bytes(j, "ctx_tokens_max"), 4096U) << "the context fits";
+    EXPECT_EQ(j.at("planned_budget_bytes"), j.at("machine_bytes"));
+    EXPECT_LT(bytes(j, "smallest_budget_bytes"), bytes(j, "planned_budget_bytes"));
+    const json same = plan_json({"--ram", mib(bytes(j, "machine_bytes") / 2), "-c", "4096"});
+    EXPECT_EQ(j.at("arena_bytes"), same.at("arena_bytes")) << "all experts fit";
+    EXPECT_NEAR(j.at("overhead_bytes").get<double>(), same.at("overhead_bytes").get<double>(), 2 * MiB);
+    const Finished table = plan({"--ram", more, "-c", "4096"});
+    EXPECT_THAT(table.out, AllOf(HasSubstr("that this process may use ("), HasSubstr(") would be shared out like this"),
+                                 HasSubstr("largest context in the "), HasSubstr(" tokens, the model's\n"),
+                                 Not(HasSubstr(": none"))));
+    EXPECT_THAT(table.err, AllOf(HasSubstr("M or less, or --overcommit"), Not(HasSubstr("-c "))));
+    EXPECT_THAT(plan({"--ram", more, "--all", "-c", "512"}).out, HasSubstr(", less than --ram)"));
+}
+
+TEST_F(Plan, SaysThatAReserveIsRaisedToHoldWhatPasses) {
+    const std::string budget = mib(smallest() + 20 * MiB);
+    const json j = plan_json({"--ram", budget, "-c", "4096", "--reserve", "4K"});
+    EXPECT_EQ(bytes(j, "reserve_bytes"), bytes(j, "passing_bytes") + KiB);
+    EXPECT_THAT(plan({"--ram", budget, "-c", "4096", "--reserve", "4K"}).out,
+                HasSubstr("--reserve 4 KiB is raised to "));
+    EXPECT_THAT(plan({"--ram", budget, "-c", "4096", "--reserve", "15M"}).out, Not(HasSubstr("raised")));
+    EXPECT_THAT(plan({"--ram", budget, "-c", "4096"}).out, Not(HasSubstr("raised")));
+}
+
+TEST_F(Plan, TypesOfTheCacheMayBeNamedWithTwoDashes) {
+    const json whole = plan_json({"-c", "4096"});
+    for (const char *dashes : {"-", "--"}) {
+        const json quantised =
+            plan_json({"-c", "4096", dashes + std::string("ctk"), "q8_0", dashes + std::string("ctv"), "q8_0"});
+        EXPECT_LT(bytes(quantised, "kv_bytes"), bytes(whole, "kv_bytes") * 6 / 10) << dashes;
+    }
+}
+
 TEST_F(Plan, SequencesShareTheContextButEachHasItsRecurrentState) {
     const std::string recurrent = make_model(scratch_, "r.gguf", "--arch qwen35moe --quant q4_k_m");
     const auto kv_of = [&](const std::string &path, const char *sequences) {
@@ -173,6 +239,18 @@ TEST_F(Plan, SequencesShareTheContextButEachHasItsRecurrentState) {
     EXPECT_EQ(kv_of(recurrent, "4"), one + 3 * state);
     EXPECT_EQ(plan({"-np", "0"}).exit_code, 2);
     EXPECT_EQ(plan({"-np", "100000"}).exit_code, 2);
+}
+
+TEST_F(Plan, TheSmallestCacheIsNamedInTenthsOfAPercent) {
+    const double least = 100.0 * top_k() / n_expert;
+    const Finished refused = plan({"--cache", "1", "-c", "1024"});
+    EXPECT_EQ(refused.exit_code, 3);
+    const size_t at = refused.err.find("use --cache ");
+    ASSERT_NE(at, std::string::npos) << refused.err;
+    const double named = std::stod(refused.err.substr(at + std::string("use --cache ").size()));
+    EXPECT_GE(named, least);
+    EXPECT_LT(named, least + 0.2);
+    EXPECT_EQ(plan({"--cache", std::to_string(named), "-c", "1024"}).exit_code, 0);
 }
 
 TEST_F(Plan, ACacheIsThatShareOfTheExpertsAndNamesItsBudget) {
@@ -223,6 +301,20 @@ TEST_F(Plan, ATableOfContextsAndSharesAgreesWithThePlanOfEachCell) {
     const Finished table = plan({"--all", "--ram", budget});
     EXPECT_THAT(table.out, AllOf(HasSubstr("| context | ubatch |"), HasSubstr("M yes |"), HasSubstr("M no (")));
     EXPECT_EQ(plan({"--all", "--ram", "20M"}).exit_code, 3) << "no cell is feasible";
+}
+
+TEST_F(Plan, ATableOfOneContextIsThatOfTheContextGiven) {
+    const std::vector<std::string> flags = {"--all", "-c", "512"};
+    const json j = plan_json(flags);
+    ASSERT_EQ(j.at("cells").size(), 6U);
+    for (const json &cell : j.at("cells")) {
+        EXPECT_EQ(cell.at("ctx_tokens"), 512);
+    }
+    EXPECT_THAT(plan(flags).out,
+                AllOf(HasSubstr("with kernels plain and the smallest ubatch;"), HasSubstr("|     32 |")));
+    EXPECT_THAT(plan({"--all", "-ub", "512"}).out,
+                AllOf(HasSubstr("with kernels plain and the given ubatch;"), HasSubstr("|    512 |")));
+    EXPECT_EQ(plan({"--all", "--arena", "10M"}).exit_code, 2) << "a column is an arena";
 }
 
 TEST_F(Plan, ExpectsTheHitRateOfATraceThatSimulateFindsToo) {

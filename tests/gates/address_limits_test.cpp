@@ -14,6 +14,7 @@ namespace larder::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int refused = 3;
 
@@ -91,6 +92,19 @@ TEST_F(AddressLimits, RaisedAsTheRefusalSaysAreEnough) {
             const std::string kib = remedy(first.err, limit);
             const Finished second = limited(fmt::format("{} {}", limit, kib), run_arguments(more));
             EXPECT_EQ(second.exit_code, 0) << limit << " " << kib << "\n" << second.err;
+        }
+    }
+}
+
+TEST_F(AddressLimits, ThatHoldNoBudgetAreNotAnsweredWithOne) {
+    const std::vector<std::string> plan = {"plan", "-m", model(), "-c", "512", "-t", "2", "--ram", "100M"};
+    for (const std::string limit : {"ulimit -v 100000", "ulimit -d 60000"}) {
+        for (const std::vector<std::string> &arguments : {run_arguments({"--ram", "100M"}), plan}) {
+            const Finished finished = limited(limit, arguments);
+            EXPECT_EQ(finished.exit_code, refused);
+            EXPECT_THAT(finished.err, HasSubstr("even the smallest that works, --ram "));
+            EXPECT_THAT(finished.err, HasSubstr("M, is more: raise 'ulimit "));
+            EXPECT_THAT(finished.err, Not(HasSubstr("use --ram")));
         }
     }
 }

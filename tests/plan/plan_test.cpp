@@ -240,6 +240,28 @@ TEST(Plan, RefusesABudgetAboveWhatTheMachineGives) {
     EXPECT_EQ(error.remedy(), "use --ram 6144M or less, or --overcommit");
 }
 
+TEST(Plan, AboveTheMachineAdvisesNoBudgetBelowTheSmallest) {
+    const Machine small = {1 * GiB, "cgroup memory.max of /box"};
+    const Error error = refusal_of(two_classes(), some_fixed(), small, ram(8 * GiB));
+    EXPECT_THAT(error.message(), HasSubstr("a budget of 8 GiB is more than the 1 GiB that this process may use"));
+    EXPECT_THAT(error.remedy(), AllOf(HasSubstr("even the smallest that works, --ram "),
+                                      HasSubstr("M, is more: make room, or take --overcommit, or lower -c")));
+    EXPECT_EQ(named_budget(error), smallest_budget(two_classes(), some_fixed(), {}));
+    const Machine limited = {0, "RLIMIT_AS (ulimit -v)", "ulimit -v", 300 * MiB};
+    EXPECT_THAT(refusal_of(two_classes(), some_fixed(), limited, ram(8 * GiB)).remedy(),
+                AllOf(HasSubstr("is more: raise 'ulimit -v' to 8695808 or more, or lower -c"),
+                      Not(HasSubstr("--ram 0M")), Not(HasSubstr("overcommit"))));
+}
+
+TEST(Plan, AboveTheMachineAdvisesTheSmallestBudgetWhereTheMachineGivesJustThat) {
+    const uint64_t smallest = smallest_budget(two_classes(), some_fixed(), {});
+    const Machine just = {smallest - MiB, "MemAvailable"}; // the reserve may be charged already
+    const Error error = refusal_of(two_classes(), some_fixed(), just, ram(8 * GiB));
+    EXPECT_EQ(named_budget(error), smallest);
+    EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), just, ram(smallest)));
+    EXPECT_THAT(error.remedy(), HasSubstr("M or less, or --overcommit"));
+}
+
 TEST(Plan, LetsTheReserveHoldWhatTheKernelAlreadyChargedForThisProcess) {
     const Machine machine = {8 * GiB - MiB, "cgroup memory.max of /box"};
     expect_sound(two_classes(), make_plan(two_classes(), some_fixed(), machine, ram(8 * GiB)));
@@ -350,9 +372,25 @@ TEST(Cache, IsRefusedBelowOneTokensExperts) {
     wishes.cache_share = 0.02;
     const Error error = refusal_of(two_classes(), some_fixed(), big_machine, wishes);
     EXPECT_EQ(error.kind(), ErrorKind::budget);
-    EXPECT_EQ(error.remedy(), "use --cache 4% or more"); // 8 of 256 are 3.1 %
-    wishes.cache_share = 0.04;
+    EXPECT_EQ(error.remedy(), "use --cache 3.2% or more"); // 8 of 256 are 3.125 %
+    wishes.cache_share = 0.032;
     EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), big_machine, wishes));
+    wishes.cache_share = 0.031;
+    EXPECT_THROW(make_plan(two_classes(), some_fixed(), big_machine, wishes), Error);
+}
+
+TEST(Cache, NamedAsTheLeastWorksForEveryCountOfExperts) {
+    for (uint64_t used = 1; used <= 200; used++) {
+        for (const uint64_t experts : {200U, 250U, 256U, 1000U}) {
+            ModelLayout layout;
+            layout.size_classes = {size_class(8192, experts, used)};
+            PlanWishes wishes = ram(64 * GiB);
+            wishes.cache_share = 1e-9;
+            const std::string remedy = refusal_of(layout, {}, big_machine, wishes).remedy();
+            wishes.cache_share = std::stod(remedy.substr(std::string("use --cache ").size())) / 100;
+            ASSERT_NO_THROW(make_plan(layout, {}, big_machine, wishes)) << remedy;
+        }
+    }
 }
 
 TEST(Cache, IsNothingForADenseModel) {

@@ -52,7 +52,7 @@ CalibratedReserve measured_with(const EngineFlags &engine, uint64_t budget, uint
     arguments.insert(arguments.begin(), "calibrate-side");
     arguments.insert(arguments.end(), {"--ram", std::to_string(budget)});
     CalibratedReserve measured;
-    measured.reserve_bytes = reserve;
+    measured.asked_bytes = reserve;
     ChildProcess child(arguments);
     for (std::string line; child.read_line(line);) {
         const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
@@ -91,6 +91,14 @@ int calibrate(const CalibrateFlags &flags) {
                 "raise --ram, lower -c, or try other --reserves");
 }
 
+// That is for one run; here it would be ignored.
+void refuse_one_reserve(CLI::App &command) {
+    command.get_option("--reserve")->group("")->check([](const std::string &text) -> std::string {
+        throw Error(ErrorKind::usage, "--reserve: calibrate tries several",
+                    fmt::format("name them with --reserves, like --reserves {}", printable(text)));
+    });
+}
+
 } // namespace
 
 void add_calibrate(CLI::App &app, CommandBody &body) {
@@ -100,12 +108,12 @@ void add_calibrate(CLI::App &app, CommandBody &body) {
     const std::string memory = "Model and memory";
     add_budget_flag(*command, flags->ram);
     add_engine_flags(*command, flags->engine);
+    refuse_one_reserve(*command);
     command
         ->add_option("--reserves", flags->reserves,
                      "reserves, like 256M,512M; each in a process of its own (default: 1/64 to 1/8 of the budget)")
         ->delimiter(',')
         ->take_all()
-        ->excludes(command->get_option("--reserve"))
         ->group(memory);
     add_output_flag(*command, flags->output);
     command->callback([flags, &body] { body = [flags] { return calibrate(*flags); }; });

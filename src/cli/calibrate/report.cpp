@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace larder {
 
 namespace {
@@ -47,16 +49,43 @@ std::string verdict_of(const Calibration &calibration, const CalibratedReserve &
 }
 
 std::string row_of(const Calibration &calibration, const CalibratedReserve &reserve) {
-    const std::string name = mebibytes(reserve.reserve_bytes);
+    const std::string asked = mebibytes(reserve.asked_bytes);
     if (reserve.figures.is_null()) {
-        return fmt::format("| {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | no: {} |\n", name, "-", "-",
-                           "-", "-", "-", "-", printable(reserve.error));
+        return fmt::format("| {:>10} | {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | no: {} |\n", asked,
+                           "-", "-", "-", "-", "-", "-", "-", printable(reserve.error));
     }
-    return fmt::format("| {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | {:<21} |\n", name,
-                       mebibytes(bytes_of(reserve, "arena_bytes")), slots_of(reserve),
-                       mebibytes(bytes_of(reserve, "peak_anonymous_bytes")),
+    return fmt::format("| {:>10} | {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | {:<21} |\n", asked,
+                       mebibytes(bytes_of(reserve, "reserve_bytes")), mebibytes(bytes_of(reserve, "arena_bytes")),
+                       slots_of(reserve), mebibytes(bytes_of(reserve, "peak_anonymous_bytes")),
                        mebibytes(bytes_of(reserve, "peak_rss_bytes")), mebibytes(bytes_of(reserve, "overhead_bytes")),
                        mebibytes(measured_overhead(reserve)), verdict_of(calibration, reserve));
+}
+
+bool raised(const CalibratedReserve &reserve) {
+    return !reserve.figures.is_null() && bytes_of(reserve, "reserve_bytes") > reserve.asked_bytes;
+}
+
+// --reserve with this makes the plan that was measured.
+std::string flag_of(const CalibratedReserve &reserve) {
+    return reserve.asked_bytes == 0 ? "--reserve 0"
+                                    : fmt::format("--reserve {}K", align_up(reserve.asked_bytes, KiB) / KiB);
+}
+
+std::string conclusion_of(const Calibration &calibration) {
+    std::string text;
+    if (std::ranges::any_of(calibration.reserves, raised)) {
+        text +=
+            "\nwhat was asked for is raised where three quarters of it do not hold what tokenising a long text takes\n";
+    }
+    const CalibratedReserve *smallest = smallest_reserve(calibration);
+    if (smallest == nullptr) {
+        return text + "\nnone of them stays within the budget\n";
+    }
+    return text + fmt::format("\nthe smallest that stays within the budget: {}\n",
+                              raised(*smallest)
+                                  ? fmt::format("{}, which {} is raised to",
+                                                mebibytes(bytes_of(*smallest, "reserve_bytes")), flag_of(*smallest))
+                                  : flag_of(*smallest));
 }
 
 } // namespace
@@ -75,19 +104,17 @@ const CalibratedReserve *smallest_reserve(const Calibration &calibration) {
 }
 
 std::string calibration_table(const Calibration &calibration) {
-    std::string text = fmt::format(
-        "{}: budget {}\n\n"
-        "| {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | {:<21} |\n"
-        "| {:->9}: | {:->10}: | {:->6}: | {:->11}: | {:->11}: | {:->9}: | {:->9}: | {:-<21} |\n",
-        printable(calibration.model_path), format_bytes(calibration.budget_bytes), "reserve", "arena", "slots",
-        "peak anon.", "peak RSS", "overhead", "measured", "within the budget", "", "", "", "", "", "", "", "");
+    std::string text =
+        fmt::format("{}: budget {}\n\n"
+                    "| {:>10} | {:>10} | {:>11} | {:>7} | {:>12} | {:>12} | {:>10} | {:>10} | {:<21} |\n"
+                    "| {:->9}: | {:->9}: | {:->10}: | {:->6}: | {:->11}: | {:->11}: | {:->9}: | {:->9}: | {:-<21} |\n",
+                    printable(calibration.model_path), format_bytes(calibration.budget_bytes), "asked for", "reserve",
+                    "arena", "slots", "peak anon.", "peak RSS", "overhead", "measured", "within the budget", "", "", "",
+                    "", "", "", "", "", "");
     for (const CalibratedReserve &reserve : calibration.reserves) {
         text += row_of(calibration, reserve);
     }
-    const CalibratedReserve *smallest = smallest_reserve(calibration);
-    return text + (smallest != nullptr ? fmt::format("\nthe smallest that stays within the budget: --reserve {}K\n",
-                                                     align_up(smallest->reserve_bytes, KiB) / KiB)
-                                       : std::string("\nnone of them stays within the budget\n"));
+    return text + conclusion_of(calibration);
 }
 
 std::string calibration_json(const Calibration &calibration) {
@@ -95,18 +122,20 @@ std::string calibration_json(const Calibration &calibration) {
     Json json = {{"larder_calibration", 1},
                  {"model", calibration.model_path},
                  {"budget_bytes", calibration.budget_bytes},
-                 {"smallest_reserve_bytes", smallest != nullptr ? Json(smallest->reserve_bytes) : Json()},
+                 {"smallest_reserve_bytes", smallest != nullptr ? smallest->figures.at("reserve_bytes") : Json()},
+                 {"smallest_asked_bytes", smallest != nullptr ? Json(smallest->asked_bytes) : Json()},
                  {"reserves", Json::array()}};
     for (const CalibratedReserve &reserve : calibration.reserves) {
-        Json row = {{"reserve_bytes", reserve.reserve_bytes}, {"within_budget", within_budget(calibration, reserve)}};
+        Json row = {{"asked_bytes", reserve.asked_bytes}, {"within_budget", within_budget(calibration, reserve)}};
         if (reserve.figures.is_null()) {
             row["error"] = reserve.error;
         } else {
             row.update({{"room_left_bytes", room_left(calibration, reserve)},
                         {"slots", slots_of(reserve)},
                         {"overhead_measured_bytes", measured_overhead(reserve)}});
-            for (const char *name : {"arena_bytes", "peak_anonymous_bytes", "peak_rss_bytes", "vm_swap_bytes",
-                                     "resident_bytes", "kv_bytes", "compute_bytes", "overhead_bytes"}) {
+            for (const char *name :
+                 {"reserve_bytes", "passing_bytes", "arena_bytes", "peak_anonymous_bytes", "peak_rss_bytes",
+                  "vm_swap_bytes", "resident_bytes", "kv_bytes", "compute_bytes", "overhead_bytes"}) {
                 row[name] = reserve.figures.at(name);
             }
         }

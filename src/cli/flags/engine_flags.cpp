@@ -122,17 +122,20 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
                     "sequences that share the context, each with a recurrent state of its own (default: 1)")
         ->check(CLI::Range(1U, 256U)) // llama.cpp's LLAMA_MAX_SEQ
         ->group(memory);
-    command.add_option("--reserve", flags.reserve, "memory kept free inside the budget (default: min(budget/16, 1G))")
+    command
+        .add_option("--reserve", flags.reserve,
+                    "memory kept free inside the budget (default: min(budget/16, 1G)); raised where tokenising a long "
+                    "text takes more")
         ->group(memory);
     command.add_option("--arena", flags.arena, "at most this much of the budget for experts (default: all there is)")
         ->group(memory);
     command.add_flag("--overcommit", options.wishes.overcommit, "accept a budget above what the machine can give")
         ->group(memory);
     command.add_flag("--mlock", options.lock_memory, "keep all of it out of swap")->group(memory);
-    command.add_option("--cache-type-k", options.cache_type_k, "type of the K cache")
+    command.add_option("--cache-type-k,--ctk", options.cache_type_k, "type of the K cache")
         ->capture_default_str()
         ->group(memory);
-    command.add_option("--cache-type-v", options.cache_type_v, "type of the V cache")
+    command.add_option("--cache-type-v,--ctv", options.cache_type_v, "type of the V cache")
         ->capture_default_str()
         ->group(memory);
 

@@ -57,6 +57,7 @@ PlannedModel model_of(const Planner &planner) {
     model.budget_bytes = wishes.budget_bytes.value_or(planner.machine().usable_bytes);
     model.budget_source = wishes.budget_bytes ? "--ram" : planner.machine().source;
     model.sequences = planner.options().sequences;
+    model.ctx_tokens = layout.context_length;
     return model;
 }
 
@@ -91,48 +92,76 @@ std::optional<MemoryPlan> smallest_plan(Planner &planner) {
     }
 }
 
-// The refusal with what can be done instead.
-Error with_context_named(const Error &refusal, const std::optional<uint32_t> &ctx_tokens_max) {
-    if (ctx_tokens_max) {
-        return {refusal.kind(), refusal.message(), fmt::format("{}; -c {} fits", refusal.remedy(), *ctx_tokens_max)};
+std::string without(std::string text, std::string_view part) {
+    const size_t at = text.find(part);
+    return at == std::string::npos ? text : text.erase(at, part.size());
+}
+
+// How a context that is too long to be measured is refused.
+constexpr std::string_view see_plan = "; larder plan names the smallest budget that works";
+
+// "-c 512 fits"
+std::string fits_of(const PlanReport &report) {
+    const std::string into =
+        report.ctx_budget_bytes < report.model.budget_bytes ? " into " + format_bytes(report.ctx_budget_bytes) : "";
+    return fmt::format("-c {} fits{}", *report.ctx_tokens_max, into);
+}
+
+// The remedy of a context that does not fit: with the largest that does, or without the advice to lower it.
+std::string remedy_with_context(const Error &refusal, const PlanReport &report) {
+    if (report.ctx_tokens_max) {
+        return refusal.remedy() + "; " + fits_of(report);
     }
-    std::string remedy = refusal.remedy();
-    for (const std::string_view no_help : {", or lower -c", "lower -c or "}) {
-        if (const size_t at = remedy.find(no_help); at != std::string::npos) {
-            remedy.erase(at, no_help.size());
-        }
+    return without(without(refusal.remedy(), ", or lower -c"), "lower -c or ") + "; no shorter context fits";
+}
+
+// The remedy of a context so long that no budget for it is known.
+std::string remedy_of_unmeasured(Planner &planner, const Error &refusal, const PlanReport &report) {
+    if (report.ctx_tokens_max) {
+        return "lower it: " + fits_of(report);
     }
-    return {refusal.kind(), refusal.message(), fmt::format("{}; no shorter context fits", remedy)};
+    const uint64_t least = need_of(planner, ctx_tokens_step);
+    return least == UINT64_MAX
+               ? without(refusal.remedy(), see_plan)
+               : fmt::format("lower it and raise --ram: {} tokens take {}M", ctx_tokens_step, least / MiB);
+}
+
+std::optional<uint32_t> largest_context_within(Planner &planner, uint64_t refused_tokens, uint64_t budget) {
+    return largest_context(static_cast<uint32_t>(std::min<uint64_t>(refused_tokens, UINT32_MAX)), budget,
+                           [&](uint32_t tokens) { return need_of(planner, tokens); });
 }
 
 void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal) {
+    report.refusal = refusal;
     report.kernels = planner.least_kernels();
     if (std::optional<MemoryPlan> plan = smallest_plan(planner)) {
         report.smallest_budget_bytes = plan->budget_bytes;
         report.memory = std::move(*plan);
     }
     const uint64_t budget = usable_budget(planner);
-    const bool helps = report.smallest_budget_bytes ? *report.smallest_budget_bytes > budget
-                                                    : need_of(planner, report.ctx_tokens) == UINT64_MAX;
-    if (helps) { // otherwise it is not the context that is too long
+    const bool unmeasured = refusal.remedy().find(see_plan) != std::string::npos;
+    report.machine_suffices = report.smallest_budget_bytes.value_or(UINT64_MAX) <= budget &&
+                              budget < planner.options().wishes.budget_bytes.value_or(budget);
+    if (report.machine_suffices) { // the context fits, and maybe a longer one, up to the model's
+        report.ctx_budget_bytes = budget;
+        const uint64_t longest = std::max<uint64_t>(report.ctx_tokens, planner.layout().context_length);
         report.ctx_tokens_max =
-            largest_context(report.ctx_tokens, budget, [&](uint32_t tokens) { return need_of(planner, tokens); });
-        report.refusal = with_context_named(refusal, report.ctx_tokens_max);
-    } else {
-        report.refusal = refusal;
+            std::max(report.ctx_tokens, largest_context_within(planner, longest + 1, budget).value_or(0));
+    } else if (unmeasured || report.smallest_budget_bytes.value_or(0) > budget) { // else it is not the context
+        report.ctx_budget_bytes = budget;
+        report.ctx_tokens_max = largest_context_within(planner, report.ctx_tokens, budget);
+        report.refusal = {refusal.kind(), refusal.message(),
+                          unmeasured ? remedy_of_unmeasured(planner, refusal, report)
+                                     : remedy_with_context(refusal, report)};
     }
 }
 
-PlanReport report_of(Planner &planner, const std::string &trace_path) {
-    const ModelLayout &layout = planner.layout();
-    std::optional<RoutingTrace> trace;
-    if (!trace_path.empty()) {
-        trace = trace_for(layout, trace_path);
-    }
+PlanReport plan_or_refusal(Planner &planner) {
     PlanReport report;
     report.model = model_of(planner);
-    report.size_classes = layout.size_classes;
+    report.size_classes = planner.layout().size_classes;
     report.ctx_tokens = planner.options().ctx_tokens;
+    report.reserve_asked_bytes = planner.options().wishes.reserve_bytes;
     try {
         PlannedRun planned = planner.plan();
         report.memory = std::move(planned.memory);
@@ -144,17 +173,49 @@ PlanReport report_of(Planner &planner, const std::string &trace_path) {
             throw;
         }
         explain_refusal(report, planner, error);
-        if (!report.smallest_budget_bytes) {
-            return report;
-        }
     }
-    report.cached_share = cached_share(layout, report.memory);
-    report.hits = expected_hits(layout, report.cached_share, trace);
     return report;
 }
 
-// 2048, 4096, … up to the model's context; that alone if it is shorter.
-std::vector<uint32_t> contexts_of(uint64_t model_ctx_tokens) {
+// Puts the plan of what the machine gives in the place of that of the smallest budget.
+void plan_for_the_machine(PlanReport &report, EngineOptions options) {
+    options.wishes.budget_bytes = report.model.machine.usable_bytes;
+    try {
+        const PlannedRun planned = Planner(options).plan();
+        report.memory = planned.memory;
+        report.kernels = planned.kernels;
+    } catch (const Error &error) { // it gives less than a moment ago
+        if (error.kind() != ErrorKind::budget) {
+            throw;
+        }
+        report.machine_suffices = false;
+    }
+}
+
+PlanReport report_of(const EngineOptions &options, const std::string &trace_path) {
+    auto planner = std::make_unique<Planner>(options);
+    std::optional<RoutingTrace> trace;
+    if (!trace_path.empty()) {
+        trace = trace_for(planner->layout(), trace_path);
+    }
+    PlanReport report = plan_or_refusal(*planner);
+    const ModelLayout layout = planner->take_layout();
+    planner.reset(); // what it holds would be overhead in the plan of another
+    if (report.machine_suffices) {
+        plan_for_the_machine(report, options);
+    }
+    if (!report.refusal || report.smallest_budget_bytes) {
+        report.cached_share = cached_share(layout, report.memory);
+        report.hits = expected_hits(layout, report.cached_share, trace);
+    }
+    return report;
+}
+
+// -c, or else 2048, 4096, … up to the model's context; that alone if it is shorter.
+std::vector<uint32_t> contexts_of(uint32_t asked_tokens, uint64_t model_ctx_tokens) {
+    if (asked_tokens > 0) {
+        return {asked_tokens};
+    }
     const uint64_t longest = model_ctx_tokens == 0 ? ctx_tokens_of_all_max : model_ctx_tokens;
     std::vector<uint32_t> contexts;
     for (uint32_t tokens = ctx_tokens_of_all_min; tokens <= std::min<uint64_t>(longest, ctx_tokens_of_all_max);
@@ -182,18 +243,21 @@ FeasibilityCell cell_of(Planner &planner, const FixedBytes &fixed, uint64_t floo
     return cell;
 }
 
-Feasibility feasibility_of(Planner &planner) {
+Feasibility feasibility_of(Planner &planner, const EngineOptions &asked) {
     Feasibility feasibility;
     feasibility.model = model_of(planner);
-    feasibility.model.budget_bytes = usable_budget(planner);
+    if (const uint64_t usable = usable_budget(planner); usable < feasibility.model.budget_bytes) {
+        feasibility.model.budget_bytes = usable;
+        feasibility.model.budget_source = planner.machine().source + ", less than --ram";
+    }
     feasibility.kernels = planner.least_kernels();
+    feasibility.ubatch_asked = asked.ubatch_tokens > 0;
     feasibility.shares.assign(shares_of_all.begin(), shares_of_all.end());
     uint64_t floor_bytes = 0;
     for (const SizeClass &size_class : planner.layout().size_classes) {
         floor_bytes += std::min(size_class.n_slices_per_token, size_class.n_slices) * size_class.slot_bytes;
     }
-    const std::vector<uint32_t> contexts = contexts_of(planner.layout().context_length);
-    for (const uint32_t ctx_tokens : contexts) {
+    for (const uint32_t ctx_tokens : contexts_of(asked.ctx_tokens, planner.layout().context_length)) {
         const FixedBytes fixed = planner.least(ctx_tokens);
         FeasibilityRow row{ctx_tokens, planner.least_ubatch(ctx_tokens), {}};
         for (const double share : feasibility.shares) {
@@ -204,13 +268,23 @@ Feasibility feasibility_of(Planner &planner) {
     return feasibility;
 }
 
-int plan_all(Planner &planner, const PlanFlags &flags) {
-    const Feasibility feasibility = feasibility_of(planner);
-    print_now(flags.output == "json" ? feasibility_json(feasibility) : feasibility_table(feasibility));
+int plan_all(const EngineOptions &options, bool as_json) {
+    Planner planner(options);
+    const Feasibility feasibility = feasibility_of(planner, options);
+    print_now(as_json ? feasibility_json(feasibility) : feasibility_table(feasibility));
     const bool any = std::ranges::any_of(feasibility.rows, [](const FeasibilityRow &row) {
         return std::ranges::any_of(row.cells, &FeasibilityCell::feasible);
     });
     return any ? 0 : exit_code(ErrorKind::budget);
+}
+
+int plan_one(const EngineOptions &options, const std::string &trace_path, bool as_json) {
+    const PlanReport report = report_of(options, trace_path);
+    print_now(as_json ? plan_json(report) : plan_table(report));
+    if (report.refusal) {
+        throw Error(*report.refusal);
+    }
+    return 0;
 }
 
 int plan(const PlanFlags &flags) {
@@ -219,16 +293,12 @@ int plan(const PlanFlags &flags) {
         options.wishes.cache_share =
             parse_percent(flags.cache.ends_with('%') ? flags.cache : flags.cache + "%", "--cache");
     }
-    Planner planner(options);
-    if (flags.all) {
-        return plan_all(planner, flags);
+    const bool as_json = flags.output == "json";
+    try {
+        return flags.all ? plan_all(options, as_json) : plan_one(options, flags.trace, as_json);
+    } catch (const Error &error) { // which may send the user to the command that this is
+        throw Error(error.kind(), error.message(), without(error.remedy(), see_plan));
     }
-    const PlanReport report = report_of(planner, flags.trace);
-    print_now(flags.output == "json" ? plan_json(report) : plan_table(report));
-    if (report.refusal) {
-        throw Error(*report.refusal);
-    }
-    return 0;
 }
 
 } // namespace
@@ -246,11 +316,14 @@ void add_plan(CLI::App &app, CommandBody &body) {
                          "an arena of this share of the routed experts, in %; without --ram: and the budget it takes")
             ->excludes(command->get_option("--arena"))
             ->group(memory);
-    CLI::Option *all = command
-                           ->add_flag("--all", flags->all,
-                                      "a table over contexts and shares of the experts: which fit, and what each takes")
-                           ->excludes(cache)
-                           ->group(memory);
+    CLI::Option *all =
+        command
+            ->add_flag("--all", flags->all,
+                       "a table over contexts (with -c: that one) and shares of the experts: which fit, and what "
+                       "each takes")
+            ->excludes(cache)
+            ->excludes(command->get_option("--arena"))
+            ->group(memory);
     command->add_option("--trace", flags->trace, "expect the hit rate of this routing (default: of a synthetic one)")
         ->excludes(all);
     add_output_flag(*command, flags->output);

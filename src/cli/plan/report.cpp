@@ -79,6 +79,29 @@ std::string slots_of(const PlanReport &report) {
     return text;
 }
 
+std::string raised_reserve_of(const PlanReport &report) {
+    const uint64_t asked = report.reserve_asked_bytes.value_or(report.memory.reserve_bytes);
+    if (report.memory.reserve_bytes <= asked) {
+        return {};
+    }
+    return fmt::format("--reserve {} is raised to {}: a quarter of what was asked for, and what tokenising a long text "
+                       "takes, {}\n",
+                       format_bytes(asked), format_bytes(report.memory.reserve_bytes),
+                       format_bytes(report.memory.fixed.passing));
+}
+
+std::string largest_context_of(const PlanReport &report) {
+    const std::string within =
+        report.ctx_budget_bytes == report.model.budget_bytes
+            ? "the budget"
+            : fmt::format("the {} that this process may use", format_bytes(report.ctx_budget_bytes));
+    const std::string largest =
+        report.ctx_tokens_max ? fmt::format("{} tokens{}", *report.ctx_tokens_max,
+                                            *report.ctx_tokens_max == report.model.ctx_tokens ? ", the model's" : "")
+                              : "none";
+    return fmt::format("largest context in {}: {}\n", within, largest);
+}
+
 std::string verdict_of(const PlanReport &report) {
     if (!report.refusal) {
         return "verdict: feasible\n";
@@ -88,9 +111,18 @@ std::string verdict_of(const PlanReport &report) {
         text +=
             fmt::format("smallest budget for {} tokens: {}M\n", report.ctx_tokens, *report.smallest_budget_bytes / MiB);
     }
-    text += report.ctx_tokens_max ? fmt::format("largest context in the budget: {} tokens\n", *report.ctx_tokens_max)
-                                  : "largest context in the budget: none\n";
-    return text;
+    return text + (report.ctx_budget_bytes > 0 ? largest_context_of(report) : "");
+}
+
+// Of what the table is, where it is not of the budget that was asked for.
+std::string subject_of(const PlanReport &report) {
+    if (!report.refusal || !report.smallest_budget_bytes) {
+        return {};
+    }
+    return report.machine_suffices
+               ? fmt::format("refused; the {} that this process may use ({}) would be shared out like this:\n",
+                             format_bytes(report.memory.budget_bytes), report.model.machine.source)
+               : "refused; the smallest budget that works would be shared out like this:\n";
 }
 
 std::string cell_text(const FeasibilityCell &cell, uint64_t budget) {
@@ -109,14 +141,13 @@ uint64_t footprint(const MemoryPlan &plan) { return lower_bound(plan) + plan.fix
 
 std::string plan_table(const PlanReport &report) {
     std::string text = head_of(report.model);
-    if (report.refusal && report.smallest_budget_bytes) {
-        text += "refused; the smallest budget that works would be shared out like this:\n";
-    }
+    text += subject_of(report);
     if (!report.refusal || report.smallest_budget_bytes) {
         text += '\n';
         text += parts_of(report);
         text += report.size_classes.empty() ? "" : slots_of(report);
         text += "\n";
+        text += raised_reserve_of(report);
     }
     if (report.hits) {
         text += fmt::format("expected hit rate: {:.1f} % (over {} tokens from an empty cache; {})\n",
@@ -166,9 +197,9 @@ std::string plan_json(const PlanReport &report) {
 std::string feasibility_table(const Feasibility &feasibility) {
     std::string text = head_of(feasibility.model);
     text += fmt::format("the smallest budget for each context and share of the experts in the arena, with kernels {} "
-                        "and the smallest ubatch;\nno (L): even C + E + K is above the budget, no (F): with O and the "
+                        "and {} ubatch;\nno (L): even C + E + K is above the budget, no (F): with O and the "
                         "reserve it is\n\n| context | ubatch |",
-                        to_string(feasibility.kernels));
+                        to_string(feasibility.kernels), feasibility.ubatch_asked ? "the given" : "the smallest");
     std::string rule = "| ------: | -----: |";
     for (const double share : feasibility.shares) {
         text += fmt::format(" {:>14} |", fmt::format("{:g} %", 100 * share));

@@ -26,23 +26,28 @@ struct PlannedModel {
     std::string budget_source;
     Machine machine;
     uint32_t sequences = 1;
+    uint64_t ctx_tokens = 0; // that it was trained for; 0: unknown
 };
 
 struct PlanReport {
     PlannedModel model;
     std::vector<SizeClass> size_classes;
     uint32_t ctx_tokens = 0;
-    // If it is refused: of the smallest budget that works.
+    // If it is refused: of the smallest budget that works, or of what the machine gives where that is enough.
     MemoryPlan memory;
     Kernels kernels = Kernels::plain;
     double cached_share = 0;
     std::optional<ExpectedHits> hits;
+    std::optional<uint64_t> reserve_asked_bytes; // --reserve
     std::optional<Error> refusal;
     std::optional<uint64_t> smallest_budget_bytes; // if it is refused; none where no budget helps
-    std::optional<uint32_t> ctx_tokens_max;        // that fits into the budget, if it is refused; none if none does
+    bool machine_suffices = false; // it is refused as the machine gives less than was asked for, which is enough
+    uint64_t ctx_budget_bytes = 0; // in which the largest context was looked for; 0: the context is not the reason
+    std::optional<uint32_t> ctx_tokens_max; // that fits into it; none if none does
 };
 
-// One context with one share of the experts cached, at its least: the smallest ubatch, and plain kernels.
+// One context with one share of the experts cached, at its least: the smallest ubatch and plain kernels, unless others
+// were asked for.
 struct FeasibilityCell {
     uint64_t lower_bound_bytes = 0; // L
     uint64_t footprint_bytes = 0;   // F
@@ -57,6 +62,7 @@ struct FeasibilityRow {
 struct Feasibility {
     PlannedModel model;
     Kernels kernels = Kernels::plain;
+    bool ubatch_asked = false; // -ub
     std::vector<double> shares;
     std::vector<FeasibilityRow> rows;
 };
