@@ -103,7 +103,7 @@ void check_context_can_be_measured(uint32_t ctx_tokens, uint64_t most_bytes) {
         throw Error(
             ErrorKind::budget,
             fmt::format("a context of {} tokens (-c) does not fit into {}", ctx_tokens, format_bytes(most_bytes)),
-            "lower -c or raise --ram; larder plan names the smallest budget that works");
+            "lower -c or raise --ram");
     }
 }
 

@@ -97,9 +97,6 @@ std::string without(std::string text, std::string_view part) {
     return at == std::string::npos ? text : text.erase(at, part.size());
 }
 
-// How a context that is too long to be measured is refused.
-constexpr std::string_view see_plan = "; larder plan names the smallest budget that works";
-
 // "-c 512 fits"
 std::string fits_of(const PlanReport &report) {
     const std::string into =
@@ -122,7 +119,7 @@ std::string remedy_of_unmeasured(Planner &planner, const Error &refusal, const P
     }
     const uint64_t least = need_of(planner, ctx_tokens_step);
     return least == UINT64_MAX
-               ? without(refusal.remedy(), see_plan)
+               ? refusal.remedy()
                : fmt::format("lower it and raise --ram: {} tokens take {}M", ctx_tokens_step, least / MiB);
 }
 
@@ -139,7 +136,7 @@ void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal)
         report.memory = std::move(*plan);
     }
     const uint64_t budget = usable_budget(planner);
-    const bool unmeasured = refusal.remedy().find(see_plan) != std::string::npos;
+    const bool unmeasured = need_of(planner, report.ctx_tokens) == UINT64_MAX;
     report.machine_suffices = report.smallest_budget_bytes.value_or(UINT64_MAX) <= budget &&
                               budget < planner.options().wishes.budget_bytes.value_or(budget);
     if (report.machine_suffices) { // the context fits, and maybe a longer one, up to the model's
@@ -294,11 +291,7 @@ int plan(const PlanFlags &flags) {
             parse_percent(flags.cache.ends_with('%') ? flags.cache : flags.cache + "%", "--cache");
     }
     const bool as_json = flags.output == "json";
-    try {
-        return flags.all ? plan_all(options, as_json) : plan_one(options, flags.trace, as_json);
-    } catch (const Error &error) { // which may send the user to the command that this is
-        throw Error(error.kind(), error.message(), without(error.remedy(), see_plan));
-    }
+    return flags.all ? plan_all(options, as_json) : plan_one(options, flags.trace, as_json);
 }
 
 } // namespace
