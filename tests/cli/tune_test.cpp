@@ -1,4 +1,6 @@
 // larder tune as its user meets it, and run with what it found. What is best is the clock's; the rest is not.
+#include "base/bytes.h"
+#include "support/cgroup.h"
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -127,7 +129,33 @@ TEST_F(Tune, AProfileThatIsNoneIsSaidAndNotUsed) {
     said("it is not a regular file");
 }
 
+TEST_F(Tune, WorksInACgroupWhoseLimitIsTheBudget) {
+    const std::string model = make_model(scratch_, "q.gguf", "--arch qwen3moe --layers 8 --experts 32 --embd 512");
+    const Cgroup cgroup(160 * MiB);
+    if (!cgroup.made()) {
+        GTEST_SKIP() << cgroup.why();
+    }
+    const Finished tuned = larder({"tune", "-m", model, "--ram", "160M", "-c", "64",         "-p", "8",  "-n",
+                                   "4",    "-q", "-t",  "1",     "-ub",  "32", "--io-depth", "8",  "-o", "json"},
+                                  cgroup.procs());
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+    EXPECT_GT(json::parse(tuned.out).at("best").at("seconds"), 0);
+    EXPECT_EQ(cgroup.kills(), 0U);
+}
+
+TEST_F(Tune, ABudgetThatEveryTrialRefusesEndsAsARefusal) {
+    const std::string line =
+        std::string(LARDER_PROGRAM) + " tune -m " + model_ + " --ram 200M -c 64 -p 8 -n 4 -q --mlock";
+    const Finished refused =
+        run({"/bin/sh", "-c", "ulimit -l 1024 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock " + line});
+    EXPECT_EQ(refused.exit_code, 3) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("error: the job could not be run once: --mlock: this process may lock 1 MiB"));
+    EXPECT_EQ(refused.out, "");
+}
+
 TEST_F(Tune, RefusesWhatItCannotDo) {
+    EXPECT_THAT(tune({"--ram", "10M"}).err, testing::StartsWith("error: a budget of 10 MiB (--ram) is too small: "));
+    EXPECT_EQ(tune({"--reserve", "much"}).exit_code, 2);
     EXPECT_EQ(tune({"-c", "8"}).exit_code, 2);
     EXPECT_EQ(tune({"-p", "0", "-n", "0"}).exit_code, 2);
     EXPECT_EQ(tune({"--ram", "1M"}).exit_code, 3);
