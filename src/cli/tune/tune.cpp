@@ -244,7 +244,7 @@ int tune(TuneFlags &flags) {
     try {
         write_profile(path, layout,
                       {result.best.tuning, *result.best.seconds, flags.job.name(), start->ctx_tokens,
-                       usable_processors(), flags.ram});
+                       memory_flags(engine_options(flags.bench.engine, "")), usable_processors(), flags.ram});
     } catch (const Error &error) { // what the trials found is not lost
         unwritten = error;
     }
