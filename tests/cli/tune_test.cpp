@@ -1,4 +1,6 @@
 // larder tune as its user meets it, and run with what it found. What is best is the clock's; the rest is not.
+#include "base/bytes.h"
+#include "support/cgroup.h"
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -58,14 +60,15 @@ TEST_F(Tune, KeepsWhatItFoundForRun) {
     EXPECT_EQ(result.at("best").at("ubatch_tokens"), 32);
     EXPECT_THAT(result.at("profile").get<std::string>(), HasSubstr(cache_ + "/larder/profiles/"));
 
-    const Finished used = answer({"--ram", "1024M"});
+    const Finished used = answer({"--ram", "1024M", "-c", "64"});
     EXPECT_EQ(used.exit_code, 0);
     EXPECT_THAT(used.err, HasSubstr("ubatch 32")) << "1024M is 1G";
     EXPECT_THAT(used.err, HasSubstr("as larder tune found"));
     EXPECT_THAT(used.err, HasSubstr("(ubatch 32)")) << "the plan is made with it";
     EXPECT_THAT(answer({"--ram", "1G", "--no-profile"}).err, Not(HasSubstr("larder tune")));
     EXPECT_THAT(answer({"--ram", "900M"}).err, Not(HasSubstr("larder tune"))) << "another budget";
-    EXPECT_THAT(answer({"--ram", "1G", "-ub", "16"}).err, HasSubstr("(ubatch 16)")) << "what the user says comes first";
+    EXPECT_THAT(answer({"--ram", "1G", "-c", "64", "-ub", "16"}).err, HasSubstr("(ubatch 16)"))
+        << "what the user says comes first";
 }
 
 TEST_F(Tune, VariesWhatTheUserLeavesOpen) {
@@ -110,7 +113,9 @@ TEST_F(Tune, AProfileThatIsNoneIsSaidAndNotUsed) {
     said_with("ubatch_tokens", 0, "its ubatch_tokens is 0, not one of 1 to");
     said_with("arena_bytes", UINT64_MAX, "its arena_bytes is 18446744073709551615, not one of 0 to");
     said_with("arena_bytes", 1, "its arena_bytes do not hold one token's experts");
-    said_with("larder_profile", 2, "it is not of version 1");
+    said_with("memory_flags", "-np", "its memory_flags are no texts");
+    said_with("memory_flags", {{"-np", 1}}, "its memory_flags are no texts");
+    said_with("larder_profile", 1, "it is not of version 2");
     for (const char *text : {"", "dear diary", "[]"}) {
         std::ofstream(path) << text;
         said("it is not a JSON object");
@@ -127,7 +132,90 @@ TEST_F(Tune, AProfileThatIsNoneIsSaidAndNotUsed) {
     said("it is not a regular file");
 }
 
+TEST_F(Tune, AProfileOfAShorterContextGivesOnlyThreadsAndReadDepth) {
+    const std::string path = json::parse(tune({"-t", "1", "-ub", "64", "--io-depth", "8"}).out).at("profile");
+    json profile = json::parse(contents(path));
+    profile["arena_bytes"] = 2 * MiB;
+    std::ofstream(path) << profile;
+    const auto used_with = [&](std::vector<std::string> more) {
+        more.insert(more.end(), {"--ram", "1G"});
+        const Finished used = answer(more);
+        EXPECT_EQ(used.exit_code, 0) << used.err;
+        return used.err;
+    };
+    for (const char *shorter : {"64", "48"}) {
+        EXPECT_THAT(
+            used_with({"-c", shorter}),
+            HasSubstr("profile: threads 1, ubatch 64, arena at most 2 MiB, read depth 8, as larder tune found ("));
+    }
+    const std::string left_out = "profile: threads 1, read depth 8, as larder tune found; its ubatch and arena are not "
+                                 "used, as they were found ";
+    EXPECT_THAT(used_with({"-c", "256"}), HasSubstr(left_out + "with -c 64 ("));
+    EXPECT_THAT(used_with({}), HasSubstr(left_out + "with -c 64 (")) << "the default is longer";
+    EXPECT_THAT(used_with({"-c", "64", "-np", "2"}), HasSubstr(left_out + "with another -np ("));
+    EXPECT_THAT(used_with({"-c", "64", "-ctk", "f32"}), HasSubstr(left_out + "with another -ctk ("));
+    EXPECT_THAT(used_with({"-c", "64", "-ctv", "f32"}), HasSubstr(left_out + "with another -ctv ("));
+    EXPECT_THAT(used_with({"-c", "64", "-fa", "off"}), HasSubstr(left_out + "with another -fa ("));
+    EXPECT_THAT(used_with({"-c", "64", "--kernels", "plain"}), HasSubstr(left_out + "with another --kernels ("));
+    EXPECT_THAT(used_with({"-c", "64", "--reserve", "8M"}), HasSubstr(left_out + "with another --reserve ("));
+    EXPECT_THAT(used_with({"-c", "256", "-t", "1", "--io-depth", "4"}),
+                HasSubstr("profile: its ubatch and arena are not used, as they were found with -c 64 ("));
+    EXPECT_THAT(used_with({"-c", "256", "-ub", "32", "--arena", "3M"}), Not(HasSubstr("its ubatch and arena")))
+        << "the user has named both";
+}
+
+// The ubatch of a short context takes more than the budget has in a long one.
+TEST_F(Tune, AProfileIsNoReasonForARefusal) {
+    const std::vector<std::string> small = {"--ram", "48M", "-c", "4096"};
+    const Finished tuned = tune({"-t", "1", "-ub", "1024", "--io-depth", "8", "--ram", "48M", "-c", "1024"});
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+    std::vector<std::string> with_its_ubatch = small;
+    with_its_ubatch.insert(with_its_ubatch.end(), {"--no-profile", "-ub", "1024"});
+    ASSERT_EQ(answer(with_its_ubatch).exit_code, 3);
+
+    const Finished longer = answer(small);
+    EXPECT_EQ(longer.exit_code, 0) << longer.err;
+    EXPECT_THAT(longer.err, HasSubstr("not used, as they were found with -c 1024"));
+
+    // As if it had been made while there was more to give.
+    const std::string path = json::parse(tuned.out).at("profile");
+    json profile = json::parse(contents(path));
+    profile["ctx_tokens"] = 4096;
+    std::ofstream(path) << profile;
+    const Finished again = answer(small);
+    EXPECT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_THAT(again.err, HasSubstr("profile: not used, as what it holds does not fit into the budget now\n"));
+    const Finished never = answer({"--ram", "48M", "-c", "4096", "-ub", "1024"});
+    EXPECT_EQ(never.exit_code, 3) << "what the user asks for is refused as without a profile";
+}
+
+TEST_F(Tune, WorksInACgroupWhoseLimitIsTheBudget) {
+    const std::string model = make_model(scratch_, "q.gguf", "--arch qwen3moe --layers 8 --experts 32 --embd 512");
+    const Cgroup cgroup(160 * MiB);
+    if (!cgroup.made()) {
+        GTEST_SKIP() << cgroup.why();
+    }
+    const Finished tuned = larder({"tune", "-m", model, "--ram", "160M", "-c", "64",         "-p", "8",  "-n",
+                                   "4",    "-q", "-t",  "1",     "-ub",  "32", "--io-depth", "8",  "-o", "json"},
+                                  cgroup.procs());
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+    EXPECT_GT(json::parse(tuned.out).at("best").at("seconds"), 0);
+    EXPECT_EQ(cgroup.kills(), 0U);
+}
+
+TEST_F(Tune, ABudgetThatEveryTrialRefusesEndsAsARefusal) {
+    const std::string line =
+        std::string(LARDER_PROGRAM) + " tune -m " + model_ + " --ram 200M -c 64 -p 8 -n 4 -q --mlock";
+    const Finished refused =
+        run({"/bin/sh", "-c", "ulimit -l 1024 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock " + line});
+    EXPECT_EQ(refused.exit_code, 3) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("error: the job could not be run once: --mlock: this process may lock 1 MiB"));
+    EXPECT_EQ(refused.out, "");
+}
+
 TEST_F(Tune, RefusesWhatItCannotDo) {
+    EXPECT_THAT(tune({"--ram", "10M"}).err, testing::StartsWith("error: a budget of 10 MiB (--ram) is too small: "));
+    EXPECT_EQ(tune({"--reserve", "much"}).exit_code, 2);
     EXPECT_EQ(tune({"-c", "8"}).exit_code, 2);
     EXPECT_EQ(tune({"-p", "0", "-n", "0"}).exit_code, 2);
     EXPECT_EQ(tune({"--ram", "1M"}).exit_code, 3);

@@ -13,6 +13,7 @@
 #include "cli/run/chat.h"
 #include "cli/tune/profile.h"
 #include "engine/engine.h"
+#include "engine/planner.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -147,23 +148,43 @@ void read_files(RunFlags &flags) {
 }
 
 // What larder tune has found for this model and budget goes where the user has said nothing. What is wrong with it is
-// said, and it is not used.
-void use_profile(const RunFlags &flags, EngineOptions &options) {
-    const ModelLayout layout = open_layout(options.model_path);
-    const std::string path = profile_path(layout, flags.ram);
+// said, and it is not used. False if nothing was filled in.
+bool use_profile(const RunFlags &flags, EngineOptions &options) {
+    const Planner planner(options); // to know the context where none is named
+    const std::string path = profile_path(planner.layout(), flags.ram);
     std::optional<TuneProfile> profile;
     try {
-        profile = read_profile(path, layout);
+        profile = read_profile(path, planner.layout());
     } catch (const Error &error) {
         say("warning: {}\n", error.what());
     }
     if (!profile) {
-        return;
+        return false;
     }
-    const std::string told = apply_profile(*profile, path, options);
-    if (!told.empty() && !flags.quiet) {
-        say("profile: {}\n", told);
+    const AppliedProfile applied = apply_profile(*profile, path, planner.options().ctx_tokens, options);
+    if (!applied.told.empty() && !flags.quiet) {
+        say("profile: {}\n", applied.told);
     }
+    return applied.any;
+}
+
+// A budget that would do without the profile is not refused for it: the machine may give less than when it was made.
+std::unique_ptr<Engine> open_with_profile(const RunFlags &flags, const EngineOptions &options) {
+    EngineOptions tuned = options;
+    if (!use_profile(flags, tuned)) {
+        return Engine::open(options);
+    }
+    try {
+        return Engine::open(tuned);
+    } catch (const Error &error) {
+        if (error.kind() != ErrorKind::budget) {
+            throw;
+        }
+    }
+    if (!flags.quiet) {
+        say("profile: not used, as what it holds does not fit into the budget now\n");
+    }
+    return Engine::open(options);
 }
 
 // Before anything is touched.
@@ -188,9 +209,6 @@ int run(RunFlags &flags) {
     options.residency = residency_of(flags.residency);
     options.pager = pager_options(flags.page);
     refuse_unheeded(options.residency, flags.page, flags.ram, flags.engine.reserve, flags.engine.arena);
-    if (options.residency == Residency::arena && !flags.no_profile && any_profile()) {
-        use_profile(flags, options);
-    }
     options.progress = progress_bar();
     if (!flags.quiet) {
         options.on_plan = [&](const ModelLayout &layout, const MemoryPlan &plan) {
@@ -201,7 +219,8 @@ int run(RunFlags &flags) {
             say("{}note: {}\n", newline, what);
         };
     }
-    const std::unique_ptr<Engine> engine = Engine::open(options);
+    const bool may_have_profile = options.residency == Residency::arena && !flags.no_profile && any_profile();
+    const std::unique_ptr<Engine> engine = may_have_profile ? open_with_profile(flags, options) : Engine::open(options);
     if (!flags.quiet) {
         announce_residency(options);
         say("kernels: {}\n", to_string(engine->kernels()));

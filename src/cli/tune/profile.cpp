@@ -24,7 +24,7 @@ namespace larder {
 
 namespace {
 
-constexpr uint32_t profile_version = 1;
+constexpr uint32_t profile_version = 2;
 constexpr uint64_t profile_bytes_max = 64 * KiB;
 
 // No flag takes more, and no search finds more.
@@ -118,6 +118,14 @@ struct ProfileReader {
         }
         return at->get<std::string>();
     }
+    [[nodiscard]] std::map<std::string, std::string> texts(const char *key) const {
+        const auto at = json.find(key);
+        if (at == json.end() || !at->is_object() ||
+            !std::ranges::all_of(*at, [](const nlohmann::json &value) { return value.is_string(); })) {
+            throw no_profile(path, fmt::format("its {} are no texts", key));
+        }
+        return at->get<std::map<std::string, std::string>>();
+    }
 };
 
 // The floor of a plan.
@@ -129,7 +137,35 @@ uint64_t bytes_of_token(const ModelLayout &layout) {
     return bytes;
 }
 
+std::string flash_attention_name(FlashAttention wanted) {
+    return wanted == FlashAttention::automatic ? "auto" : wanted == FlashAttention::on ? "on" : "off";
+}
+
+// Why ubatch and arena are not for these options; empty if they are.
+std::string memory_mismatch(const TuneProfile &profile, uint32_t ctx_tokens, const EngineOptions &options) {
+    if (ctx_tokens > profile.ctx_tokens) {
+        return fmt::format("with -c {}", profile.ctx_tokens);
+    }
+    for (const auto &[flag, value] : memory_flags(options)) {
+        const auto tuned = profile.memory.find(flag);
+        if (tuned == profile.memory.end() || tuned->second != value) {
+            return fmt::format("with another {}", flag);
+        }
+    }
+    return {};
+}
+
 } // namespace
+
+MemoryFlags memory_flags(const EngineOptions &options) {
+    const std::optional<uint64_t> &reserve = options.wishes.reserve_bytes;
+    return {{"-np", std::to_string(options.sequences)},
+            {"-ctk", options.cache_type_k},
+            {"-ctv", options.cache_type_v},
+            {"-fa", flash_attention_name(options.flash_attention)},
+            {"--kernels", options.kernels ? std::string(to_string(*options.kernels)) : "auto"},
+            {"--reserve", reserve ? std::to_string(*reserve) : "default"}};
+}
 
 uint32_t usable_processors() {
     cpu_set_t set;
@@ -159,6 +195,7 @@ void write_profile(const std::string &path, const ModelLayout &layout, const Tun
                                          {"ram", profile.ram},
                                          {"processors", profile.processors},
                                          {"ctx_tokens", profile.ctx_tokens},
+                                         {"memory_flags", profile.memory},
                                          {"job", profile.job},
                                          {"seconds", profile.seconds},
                                          {"threads", profile.tuning.threads},
@@ -184,6 +221,7 @@ std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayo
     TuneProfile profile;
     profile.processors = reader.number<uint32_t>("processors", 1, UINT32_MAX);
     profile.ctx_tokens = reader.number<uint32_t>("ctx_tokens", 1, INT32_MAX);
+    profile.memory = reader.texts("memory_flags");
     profile.job = reader.text("job");
     profile.ram = reader.text("ram");
     profile.tuning.threads = reader.number<uint32_t>("threads", 1, threads_max);
@@ -197,18 +235,22 @@ std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayo
     return profile.processors == usable_processors() ? std::optional(profile) : std::nullopt;
 }
 
-std::string apply_profile(const TuneProfile &profile, const std::string &path, EngineOptions &options) {
+AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path, uint32_t ctx_tokens,
+                             EngineOptions &options) {
+    const std::string mismatch = memory_mismatch(profile, ctx_tokens, options);
+    const bool open_ubatch = options.ubatch_tokens == 0;
+    const bool open_arena = !options.wishes.arena_bytes && profile.tuning.arena_bytes > 0;
     std::string told;
     const auto tell = [&told](const std::string &what) { told += (told.empty() ? "" : ", ") + what; };
     if (options.threads == 0) {
         options.threads = profile.tuning.threads;
         tell(fmt::format("threads {}", options.threads));
     }
-    if (options.ubatch_tokens == 0) {
+    if (open_ubatch && mismatch.empty()) {
         options.ubatch_tokens = profile.tuning.ubatch_tokens;
         tell(fmt::format("ubatch {}", options.ubatch_tokens));
     }
-    if (!options.wishes.arena_bytes && profile.tuning.arena_bytes > 0) {
+    if (open_arena && mismatch.empty()) {
         options.wishes.arena_bytes = profile.tuning.arena_bytes;
         tell(fmt::format("arena at most {}", format_bytes(profile.tuning.arena_bytes)));
     }
@@ -216,7 +258,12 @@ std::string apply_profile(const TuneProfile &profile, const std::string &path, E
         options.reader.depth = profile.tuning.io_depth;
         tell(fmt::format("read depth {}", options.reader.depth));
     }
-    return told.empty() ? told : fmt::format("{}, as larder tune found ({}; --no-profile for none)", told, path);
+    const bool any = !told.empty();
+    told += any ? ", as larder tune found" : "";
+    if (!mismatch.empty() && (open_ubatch || open_arena)) {
+        told += fmt::format("{}its ubatch and arena are not used, as they were found {}", any ? "; " : "", mismatch);
+    }
+    return {any, told.empty() ? told : fmt::format("{} ({}; --no-profile for none)", told, path)};
 }
 
 } // namespace larder

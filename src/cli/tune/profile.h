@@ -9,16 +9,22 @@
 #include "layout/layout.h"
 #include "tune/tune.h"
 
+#include <map>
 #include <optional>
 #include <string>
 
 namespace larder {
+
+// What besides the context decides how much memory is left for ubatch and arena: by flag, as text.
+using MemoryFlags = std::map<std::string, std::string>;
+MemoryFlags memory_flags(const EngineOptions &options);
 
 struct TuneProfile {
     Tuning tuning;
     double seconds = 0;      // of the job it was tuned for
     std::string job;         // as bench names it, "pp128+tg32"
     uint32_t ctx_tokens = 0; // it was tuned with
+    MemoryFlags memory;      // it was tuned with
     uint32_t processors = 0; // this process could use
     std::string ram;         // as given to tune; empty: what the machine could give
 };
@@ -36,8 +42,14 @@ void write_profile(const std::string &path, const ModelLayout &layout, const Tun
 // where it is no profile of this model, or holds what no flag would take.
 std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayout &layout);
 
-// Fills in what the user left open of `options`. Returns what to tell them, empty if nothing was filled in.
-std::string apply_profile(const TuneProfile &profile, const std::string &path, EngineOptions &options);
+struct AppliedProfile {
+    bool any = false; // something was filled in
+    std::string told; // what to tell the user; may be empty
+};
+// Fills in what the user left open of `options`. Ubatch and arena are left out where memory is shared out otherwise
+// than in the trials: with a longer context (`ctx_tokens` is the one to be) or other memory flags.
+AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path, uint32_t ctx_tokens,
+                             EngineOptions &options);
 
 uint32_t usable_processors();
 

@@ -10,6 +10,7 @@
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
 #include "cli/tune/profile.h"
+#include "cli/tune/side.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -41,31 +42,31 @@ template <typename Value> void add_once(std::vector<Value> &values, Value value)
 }
 
 // What the user has named is not varied.
-TuneSpace space_of(const EngineFlags &flags, const PlannedRun &planned) {
+TuneSpace space_of(const EngineFlags &flags, const StartingPoint &start) {
     TuneSpace space;
     const auto processors = usable_processors();
-    space.threads = {planned.threads};
-    for (const uint32_t threads : {processors, processors / 2, planned.threads / 2}) {
+    space.threads = {start.threads};
+    for (const uint32_t threads : {processors, processors / 2, start.threads / 2}) {
         if (flags.threads < 1 && threads > 0) {
             add_once(space.threads, threads);
         }
     }
-    space.ubatch_tokens = {planned.memory.ubatch_tokens};
+    space.ubatch_tokens = {start.ubatch_tokens};
     for (const uint32_t tokens : {1024U, 512U, 256U, 128U, 64U}) {
-        if (flags.options.ubatch_tokens == 0 && tokens <= planned.ctx_tokens) {
+        if (flags.options.ubatch_tokens == 0 && tokens <= start.ctx_tokens) {
             add_once(space.ubatch_tokens, tokens);
         }
     }
     space.arena_bytes = {0};
     for (const uint64_t part : {3U, 2U}) {
-        const uint64_t bytes = planned.memory.arena_bytes / 4 * part;
-        if (flags.arena.empty() && bytes >= planned.memory.floor_bytes && bytes > 0) {
+        const uint64_t bytes = start.arena_bytes / 4 * part;
+        if (flags.arena.empty() && bytes >= start.floor_bytes && bytes > 0) {
             space.arena_bytes.push_back(bytes);
         }
     }
     space.io_depth = {flags.io_depth > 0 ? flags.io_depth : default_read_depth};
     for (const uint32_t depth : {16U, 4U}) {
-        if (flags.io_depth == 0 && planned.memory.arena_bytes > 0) {
+        if (flags.io_depth == 0 && start.arena_bytes > 0) {
             add_once(space.io_depth, depth);
         }
     }
@@ -96,6 +97,7 @@ class JobRunner {
             stop();
         }
         last_error_ = row.error;
+        last_exit_code_ = row.exit_code;
         if (!row.error.empty() || row.repetitions.empty()) {
             return std::nullopt;
         }
@@ -115,6 +117,7 @@ class JobRunner {
     }
     [[nodiscard]] bool stopped() const { return stopped_; }
     [[nodiscard]] const std::string &last_error() const { return last_error_; }
+    [[nodiscard]] int last_exit_code() const { return last_exit_code_; }
 
   private:
     void hold(BenchRunner *runner) {
@@ -130,6 +133,7 @@ class JobRunner {
     std::mutex mutex_;
     BenchRunner *runner_ = nullptr; // guarded by mutex_
     std::string last_error_;
+    int last_exit_code_ = 0;
 };
 
 std::string arena_text(const Tuning &tuning) {
@@ -205,10 +209,14 @@ int tune(TuneFlags &flags) {
         throw Error(ErrorKind::usage, "there is no job to tune for", "give -p or -n");
     }
     context_of(flags);
-    const ModelLayout layout = open_layout(flags.bench.engine.options.model_path);
-    const PlannedRun planned = plan_only(engine_options(flags.bench.engine, flags.ram));
-    flags.bench.engine.options.ctx_tokens = planned.ctx_tokens; // run's default, not the shortest that the job needs
-    const TuneSpace space = space_of(flags.bench.engine, planned);
+    ModelLayout layout = open_layout(flags.bench.engine.options.model_path);
+    layout.metadata.reset(); // the trials may need what it takes
+    const std::optional<StartingPoint> start = planned_in_side(flags.bench.engine, flags.ram);
+    if (!start) {
+        return exit_interrupted;
+    }
+    flags.bench.engine.options.ctx_tokens = start->ctx_tokens; // run's default, not the shortest that the job needs
+    const TuneSpace space = space_of(flags.bench.engine, *start);
     const std::string path = flags.profile.empty() ? profile_path(layout, flags.ram) : flags.profile;
 
     check_output(flags, path);
@@ -230,13 +238,13 @@ int tune(TuneFlags &flags) {
         return exit_interrupted; // half a search is not a profile
     }
     if (!result.best.seconds) {
-        throw Error(ErrorKind::engine, fmt::format("the job could not be run once: {}", runner.last_error()));
+        throw side_error(runner.last_error(), runner.last_exit_code()).within("the job could not be run once");
     }
     std::optional<Error> unwritten;
     try {
         write_profile(path, layout,
-                      {result.best.tuning, *result.best.seconds, flags.job.name(), planned.ctx_tokens,
-                       usable_processors(), flags.ram});
+                      {result.best.tuning, *result.best.seconds, flags.job.name(), start->ctx_tokens,
+                       memory_flags(engine_options(flags.bench.engine, "")), usable_processors(), flags.ram});
     } catch (const Error &error) { // what the trials found is not lost
         unwritten = error;
     }
@@ -273,6 +281,7 @@ void add_tune(CLI::App &app, CommandBody &body) {
     add_output_flag(*command, flags->output);
     command->add_flag("-q,--quiet", flags->quiet, "print the result only");
     command->callback([flags, &body] { body = [flags] { return tune(*flags); }; });
+    add_tune_side(app, body);
 }
 
 } // namespace larder
