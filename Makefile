@@ -1,6 +1,6 @@
 # The commands of the project. `make` lists them. Every one installs and builds what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help setup configure build demo test check sanitize bench show format clean
+.PHONY: help setup configure build demo test check sanitize bench show neighbour format clean
 
 help:
 	@echo "make build     build all: build/release/larder, the tools beside it, tests and benchmarks"
@@ -10,6 +10,7 @@ help:
 	@echo "make sanitize  the unit tests under ASan/UBSan and TSan"
 	@echo "make bench     micro benchmarks"
 	@echo "make show      measure a 6 GB model in a 2.5 GB cgroup, and all else that was promised, in one report (root)"
+	@echo "make neighbour measure how fast others may take memory beside larder in one cgroup (root)"
 	@echo "make format    reformat the sources"
 	@echo "make clean     remove build/ (the built llama.cpp stays in the cache)"
 
@@ -42,6 +43,10 @@ bench: configure
 show: configure
 	@cmake --build --preset release --target larder larder-make-recite store_bench touched_slices
 	@bench/show.sh $(SHOW)
+
+neighbour: configure
+	@cmake --build --preset release --target larder larder-make-model take_memory
+	@bench/neighbour.sh $(NEIGHBOUR)
 
 format: setup
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i

@@ -151,8 +151,7 @@ std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &
     const uint64_t holds = short_when_filled ? account.will_hold : readings.own_bytes;
     const uint64_t machine = above(holds + account.margin + account.falling, account.usable);
     const uint64_t budget = above(readings.rss_bytes, bounds.budget_bytes);
-    state.is_short = machine > 0 || budget > 0;
-    if (state.is_short) {
+    if (machine > 0 || budget > 0) {
         state.calm_readings = 0;
         if (readings.pending || readings.arena_bytes <= bounds.floor_bytes()) {
             return std::nullopt;

@@ -6,7 +6,7 @@
 //
 //   short of memory    what is missing, what will be in the next moment as things go, and a sixteenth of the arena more
 //                      goes back to the kernel at once, but never the floor, which is what one token needs; and it
-//                      looks every few ms until nothing is missing
+//                      looks every few ms until a regular look finds nothing missing: a neighbour takes more in gusts
 //   calm for 5 s       a thirty-second of the arena comes back, and as much after each further second, if that leaves a
 //                      gap to where it would shrink again and if the slots there are hold something
 //
@@ -87,7 +87,6 @@ Readings read_pressure(const std::string &root = "");
 
 struct PressureState {
     uint32_t calm_readings = 0; // in a row
-    bool is_short = false;      // of memory, by the last reading
     std::optional<uint64_t> limit_hits;
 };
 

@@ -79,7 +79,7 @@ bool PressureWatcher::look(bool between) {
         }
     }
     const bool can_give = use.bytes > bounds_.floor_bytes();
-    return can_give && (state_.is_short || readings.falling_bytes > 0);
+    return can_give && (state_.calm_readings == 0 || readings.falling_bytes > 0);
 }
 
 } // namespace larder
