@@ -4,7 +4,6 @@
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/params.h"
-#include "plan/proc_files.h"
 
 #include "common.h"
 #include "ggml.h"
@@ -20,11 +19,6 @@ constexpr uint32_t own_threads = 4; // which watch memory, touch the arena and t
 constexpr uint32_t read_threads_max = 16;
 // What comes after the measurement: the arena's alignment, rings, what the heap rounds up and does not give back.
 constexpr uint64_t slack_bytes = 6 * MiB;
-
-// Beside main(): their stacks are among the addresses that are seen.
-uint64_t threads_running() {
-    return std::max<uint64_t>(1, KeyedFile("/proc/self/status").find("Threads").value_or(1)) - 1;
-}
 
 } // namespace
 
@@ -58,6 +52,7 @@ IdleAddresses addresses_beside_the_plan(const ModelLayout &layout, const EngineO
     }
     malloc_trim(0);
     const uint64_t threads = threads_to_start(resolved);
+    // The stacks of those that run already are among the idle addresses.
     const uint64_t to_come = (threads - std::min(threads, threads_running())) * thread_stack_bytes + slack_bytes;
     idle.writable += to_come;
     idle.all += to_come + layout.routed_bytes;

@@ -84,6 +84,7 @@ void Engine::Impl::make_the_plan() {
         check_context_can_be_measured(planner.options().ctx_tokens, *options.wishes.budget_bytes);
     }
     const PlannedRun planned = planner.plan();
+    planner.check_lock(planned);
     options = with_ubatch(planner.options(), planned.memory.ubatch_tokens);
     layout = planner.take_layout();
     placement = planner.take_placement();
@@ -198,7 +199,12 @@ void Engine::Impl::create_context() {
     }
 }
 
-PlannedRun plan_only(const EngineOptions &options) { return Planner(options).plan(); }
+PlannedRun plan_only(const EngineOptions &options) {
+    Planner planner(options);
+    const PlannedRun planned = planner.plan();
+    planner.check_lock(planned);
+    return planned;
+}
 
 // What fits into the context has far fewer bytes a token; to render and tokenise more would take memory that the plan
 // does not hold.

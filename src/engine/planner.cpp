@@ -63,15 +63,17 @@ class Planner::Impl {
         if (machine.ulimit.empty()) { // else it has been measured already, to know what the limit leaves
             check_context_can_be_measured(options.ctx_tokens, machine.usable_bytes); // who asks has no budget to keep
         }
-        PlannedRun planned = options.kernels ? plan_with(*options.kernels) : choose_kernels();
-        const std::optional<uint64_t> lock_limit_bytes = options.lock_memory ? lock_limit() : std::nullopt;
-        if (lock_limit_bytes) {
+        return options.kernels ? plan_with(*options.kernels) : choose_kernels();
+    }
+
+    void check_lock(const PlannedRun &planned) const {
+        const std::optional<uint64_t> limit_bytes = options.lock_memory ? lock_limit() : std::nullopt;
+        if (limit_bytes) {
             EngineOptions chosen = with_ubatch(options, planned.memory.ubatch_tokens);
             chosen.kernels = planned.kernels;
-            check_may_lock(*lock_limit_bytes, planned_bytes(planned.memory),
+            check_may_lock(*limit_bytes, planned_bytes(planned.memory),
                            addresses_beside_the_plan(layout, chosen).writable);
         }
-        return planned;
     }
 
     FixedBytes least(uint32_t ctx_tokens) {
@@ -174,6 +176,7 @@ const ModelLayout &Planner::layout() const { return impl_->layout; }
 const Machine &Planner::machine() const { return impl_->machine; }
 const EngineOptions &Planner::options() const { return impl_->options; }
 PlannedRun Planner::plan() { return impl_->plan(); }
+void Planner::check_lock(const PlannedRun &planned) const { impl_->check_lock(planned); }
 FixedBytes Planner::least(uint32_t ctx_tokens) { return impl_->least(ctx_tokens); }
 uint32_t Planner::least_ubatch(uint32_t ctx_tokens) const { return impl_->least_ubatch(ctx_tokens); }
 Kernels Planner::least_kernels() const { return impl_->least_kernels(); }

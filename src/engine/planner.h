@@ -31,6 +31,8 @@ class Planner {
     // The plan with the options' context and wishes. Throws Error(budget) if there is none, or for a context so long
     // that even asking would take more than the machine can give.
     PlannedRun plan();
+    // With --mlock, throws Error(budget) if the process may not lock what that plan holds.
+    void check_lock(const PlannedRun &planned) const;
 
     // What the options cannot do without with another context: the smallest ubatch and, where they name no kernels,
     // plain ones. A budget that this does not fit into is refused. Throws Error(budget) for a context so long that even

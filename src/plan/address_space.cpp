@@ -77,8 +77,10 @@ void set_up_process() {
         pthread_attr_destroy(&attributes);
     }
     mallopt(M_ARENA_MAX, 1); // each other heap takes 64 MiB of addresses
+    // Else they grow, the heap keeps what was freed, and what the process holds depends on the order of things.
+    mallopt(M_MMAP_THRESHOLD, mmap_threshold);
+    mallopt(M_TRIM_THRESHOLD, mmap_threshold);
     if (address_limits().any()) {
-        mallopt(M_MMAP_THRESHOLD, mmap_threshold); // else it grows, and the heap keeps the addresses of what was freed
         for_messages = std::make_unique<char[]>(kept_for_messages); // NOLINT(modernize-avoid-c-arrays)
     }
 }
@@ -135,6 +137,10 @@ Error no_thread(const std::error_code &code) {
         return out_of_memory(what);
     }
     return {ErrorKind::io, what, "allow more of them (ulimit -u, pids.max of the cgroup), or use fewer (-t)"};
+}
+
+uint64_t threads_running() {
+    return std::max<uint64_t>(1, KeyedFile("/proc/self/status").find("Threads").value_or(1)) - 1;
 }
 
 void check_threads_can_start(uint32_t threads) {

@@ -22,8 +22,8 @@ namespace larder {
 inline constexpr uint64_t thread_stack_bytes = 2 * MiB;
 
 // Makes the process's use of addresses small and known, before any thread is started: stacks of thread_stack_bytes
-// whatever ulimit -s says, one heap for all threads. Throws Error(io) if main()'s own stack may not grow as far as it
-// has to.
+// whatever ulimit -s says, one heap for all threads, and large blocks in mappings of their own. Throws Error(io) if
+// main()'s own stack may not grow as far as it has to.
 void set_up_process();
 
 struct AddressLimits {                // none: unlimited
@@ -56,6 +56,8 @@ std::string named_limits();
 Error out_of_memory(const std::string &what = "out of memory");
 // The kernel refused a thread.
 Error no_thread(const std::error_code &code);
+// Of this process, beside main().
+uint64_t threads_running();
 // Starts `threads` threads that live at the same time, and ends them. Throws no_thread(): OpenMP just ends the process.
 void check_threads_can_start(uint32_t threads);
 

@@ -80,8 +80,8 @@ std::string list_of(const FixedBytes &fixed) {
 
 // The kernel's memory for this process (page tables and the like, a megabyte or so by now) counts as used by others,
 // though a cgroup limit equal to the budget is right. The reserve is there for it: part of it may be gone.
-bool gives(const Machine &machine, uint64_t budget, const PlanWishes &wishes) {
-    const uint64_t tolerated = wishes.reserve_bytes.value_or(default_reserve(budget)) / kernels_share;
+bool gives(const Machine &machine, uint64_t budget, const Need &need, const PlanWishes &wishes) {
+    const uint64_t tolerated = reserve_of(budget, need.passing, wishes) / kernels_share;
     return budget <= machine.usable_bytes + tolerated;
 }
 
@@ -99,13 +99,13 @@ std::string ways_to_need_less(const FixedBytes &fixed, const PlanWishes &wishes)
 
 void check_machine_gives(const MemoryPlan &plan, const Need &need, const Machine &machine, const PlanWishes &wishes) {
     const uint64_t budget = plan.budget_bytes;
-    if (wishes.overcommit || gives(machine, budget, wishes)) {
+    if (wishes.overcommit || gives(machine, budget, need, wishes)) {
         return;
     }
     const uint64_t smallest = smallest_holding(need, wishes);
     const std::string more = machine.ulimit.empty() ? "--overcommit" : raise_limit_for(machine, budget);
     const std::string remedy =
-        gives(machine, smallest, wishes)
+        gives(machine, smallest, need, wishes)
             ? fmt::format("use --ram {}M or less, or {}", std::max(smallest, machine.usable_bytes) / MiB, more)
             : fmt::format("even the smallest that works, --ram {}M, is more: {}, or {}", smallest / MiB,
                           machine.ulimit.empty() ? "make room, or take --overcommit" : more,
@@ -121,7 +121,7 @@ Error too_small(const MemoryPlan &plan, uint64_t arena_least, const Need &need, 
     const uint64_t smallest = smallest_holding(need, wishes);
     const std::string less = ways_to_need_less(plan.fixed, wishes);
     std::string remedy = fmt::format("use --ram {}M or more, or {}", smallest / MiB, less);
-    if (!wishes.overcommit && !gives(machine, smallest, wishes)) {
+    if (!wishes.overcommit && !gives(machine, smallest, need, wishes)) {
         remedy = fmt::format("it takes --ram {}M, more than the {} that this process may use ({}): {}, or {}",
                              smallest / MiB, format_bytes(machine.usable_bytes), machine.source,
                              machine.ulimit.empty() ? "make room" : raise_limit_for(machine, smallest), less);

@@ -240,6 +240,16 @@ TEST(Plan, RefusesABudgetAboveWhatTheMachineGives) {
     EXPECT_EQ(error.remedy(), "use --ram 6144M or less, or --overcommit");
 }
 
+// The kernel's memory for the process is inside the reserve that is in force, whatever was asked for.
+TEST(Plan, ToleratesAQuarterOfTheRaisedReserveAboveTheMachine) {
+    FixedBytes fixed = some_fixed();
+    fixed.passing = 8 * MiB;
+    PlanWishes wishes = ram(8 * GiB);
+    wishes.reserve_bytes = 0;
+    EXPECT_NO_THROW(make_plan(two_classes(), fixed, {8 * GiB - 2 * MiB, "cgroup"}, wishes));
+    EXPECT_THROW(make_plan(two_classes(), fixed, {8 * GiB - 2 * MiB - 1, "cgroup"}, wishes), Error);
+}
+
 TEST(Plan, AboveTheMachineAdvisesNoBudgetBelowTheSmallest) {
     const Machine small = {1 * GiB, "cgroup memory.max of /box"};
     const Error error = refusal_of(two_classes(), some_fixed(), small, ram(8 * GiB));

@@ -159,18 +159,25 @@ PlanReport plan_or_refusal(Planner &planner) {
     report.size_classes = planner.layout().size_classes;
     report.ctx_tokens = planner.options().ctx_tokens;
     report.reserve_asked_bytes = planner.options().wishes.reserve_bytes;
+    PlannedRun planned;
     try {
-        PlannedRun planned = planner.plan();
-        report.memory = std::move(planned.memory);
-        report.kernels = planned.kernels;
-        report.model.budget_bytes = report.memory.budget_bytes; // --cache names it
-        report.model.budget_source = report.memory.budget_source;
+        planned = planner.plan();
     } catch (const Error &error) {
         if (error.kind() != ErrorKind::budget) {
             throw;
         }
         explain_refusal(report, planner, error);
+        return report;
     }
+    report.kernels = planned.kernels;
+    report.model.budget_bytes = planned.memory.budget_bytes; // --cache names it
+    report.model.budget_source = planned.memory.budget_source;
+    try {
+        planner.check_lock(planned);
+    } catch (const Error &error) { // which no other budget or context helps
+        report.refusal = error;
+    }
+    report.memory = std::move(planned.memory);
     return report;
 }
 
