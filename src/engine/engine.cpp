@@ -201,7 +201,7 @@ void Engine::Impl::create_context() {
 
 PlannedRun plan_only(const EngineOptions &options) {
     Planner planner(options);
-    const PlannedRun planned = planner.plan();
+    PlannedRun planned = planner.plan();
     planner.check_lock(planned);
     return planned;
 }
