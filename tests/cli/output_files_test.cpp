@@ -105,6 +105,23 @@ TEST_F(OutputFiles, AStatsFileIsWrittenBesideAndThenRenamed) {
     EXPECT_EQ(names(), std::set<std::string>({"m.gguf", "s.json", "s.json.tmp"}));
 }
 
+TEST_F(OutputFiles, AStatsFileBehindALinkIsWrittenThere) {
+    std::filesystem::create_directory(scratch_ / "there");
+    std::filesystem::create_symlink("there/s.json", scratch_ / "link");
+    for (int i = 0; i < 2; i++) { // a file that is not there yet, and one that is
+        const Finished result = larder({"run", "-m", model_, "-p", "a", "-n", "1", "--stats", scratch_ / "link"});
+        EXPECT_EQ(result.exit_code, 0) << result.err;
+        EXPECT_TRUE(std::filesystem::is_symlink(scratch_ / "link"));
+        EXPECT_THAT(contents(scratch_ / "there/s.json"), HasSubstr("decode_tokens"));
+    }
+    std::filesystem::create_symlink("loop b", scratch_ / "loop a");
+    std::filesystem::create_symlink("loop a", scratch_ / "loop b");
+    const Finished refused = larder({"run", "-m", model_, "-p", "a", "--stats", scratch_ / "loop a"});
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.err, HasSubstr("Too many levels of symbolic links"));
+    EXPECT_TRUE(std::filesystem::is_symlink(scratch_ / "loop a"));
+}
+
 TEST_F(OutputFiles, ARunThatFailsLeavesTheStatsOfTheOneBefore) {
     const std::string stats = write("s.json", "{}");
     EXPECT_EQ(larder({"run", "-m", model_, "--ram", "2M", "-p", "x", "--stats", stats}).exit_code, 3);

@@ -15,13 +15,10 @@ namespace {
 
 constexpr int links_max = 40; // as the kernel has it
 
-// Where a file that does not exist yet would lie: at the end of the links that say so.
+// Where a file that does not exist yet would lie.
 std::filesystem::path future_path(const std::string &path) {
     std::error_code error;
-    std::filesystem::path place = std::filesystem::absolute(path, error);
-    for (int i = 0; i < links_max && std::filesystem::is_symlink(place, error); i++) {
-        place = place.parent_path() / std::filesystem::read_symlink(place, error);
-    }
+    const std::filesystem::path place = std::filesystem::absolute(end_of_links(path), error);
     std::filesystem::path resolved = std::filesystem::weakly_canonical(place, error);
     return error ? place.lexically_normal() : resolved;
 }
@@ -46,6 +43,18 @@ void refuse_if_same(const NamedFile &output, const NamedFile &other, const char 
 }
 
 } // namespace
+
+std::string end_of_links(const std::string &path) {
+    std::error_code error;
+    std::filesystem::path place = path;
+    for (int i = 0; std::filesystem::is_symlink(place, error); i++) {
+        if (i == links_max) {
+            return path;
+        }
+        place = place.parent_path() / std::filesystem::read_symlink(place, error);
+    }
+    return place;
+}
 
 std::vector<NamedFile> model_files(const std::string &flag, const std::string &path) {
     static const std::regex shard_name(R"(-\d{5}-of-(\d{5})\.gguf$)");

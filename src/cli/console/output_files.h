@@ -15,6 +15,9 @@ struct NamedFile {
 // All files of the model that `flag` names: of a shard, going by its name, its siblings too.
 std::vector<NamedFile> model_files(const std::string &flag, const std::string &path);
 
+// Where a name leads through symbolic links, whether there is a file or not; the name itself if they lead in a circle.
+std::string end_of_links(const std::string &path);
+
 // Throws Error(usage) that names both flags if an output is one of the inputs, under whatever name, or two outputs are
 // one file. Touches nothing. Devices and pipes may be named twice.
 void refuse_overwriting(const std::vector<NamedFile> &inputs, const std::vector<NamedFile> &outputs);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "cli/console/output_files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,6 +11,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace larder {
@@ -42,13 +45,19 @@ bool is_special(const std::string &path) {
     return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-// A new file beside `path`, to be renamed to it. Its name was nobody's before. Gone at the end unless it was renamed.
+// A new file beside that at the end of `path`, to be renamed to it: a link stays one. Its name was nobody's before.
+// Gone at the end unless it was renamed.
 class Neighbour {
   public:
-    Neighbour(const std::string &path, const std::string &flag) {
+    Neighbour(const std::string &path, const std::string &flag) : target_(end_of_links(path)) {
         constexpr int attempts = 100;
+        std::error_code error;
+        if (std::filesystem::is_symlink(target_, error)) {
+            errno = ELOOP;
+            throw cannot_write(path, flag);
+        }
         for (int i = 0; i < attempts && !fd_.valid(); i++) {
-            name_ = fmt::format("{}.{}-{}.tmp", path, getpid(), i);
+            name_ = fmt::format("{}.{}-{}.tmp", target_, getpid(), i);
             fd_ = UniqueFd(open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
             if (!fd_.valid() && errno != EEXIST) {
                 break;
@@ -62,9 +71,10 @@ class Neighbour {
     Neighbour(const Neighbour &) = delete;
     Neighbour &operator=(const Neighbour &) = delete;
     [[nodiscard]] int fd() const { return fd_.get(); }
-    [[nodiscard]] const std::string &name() const { return name_; }
+    [[nodiscard]] bool take_its_place() const { return std::rename(name_.c_str(), target_.c_str()) == 0; }
 
   private:
+    std::string target_;
     std::string name_;
     UniqueFd fd_;
 };
@@ -82,7 +92,7 @@ void write_file(const std::string &path, const std::string &text, const std::str
     }
     const Neighbour next(path, flag);
     write_all(next.fd(), text, path, flag);
-    if (std::rename(next.name().c_str(), path.c_str()) != 0) {
+    if (!next.take_its_place()) {
         throw cannot_write(path, flag);
     }
 }

@@ -25,8 +25,8 @@ class StatsFile {
 void check_writable(const std::string &path, const std::string &flag);
 void check_replaceable(const std::string &path, const std::string &flag);
 
-// Writes `text` to a new file and gives it the name `path`, so that it changes at once or not at all; to a device or a
-// pipe directly. Throws Error(io) naming `flag`.
+// Writes `text` to a new file and gives it the name at which the links of `path` end, so that it changes at once or not
+// at all; to a device or a pipe directly. Throws Error(io) naming `flag`.
 void write_file(const std::string &path, const std::string &text, const std::string &flag);
 
 } // namespace larder
