@@ -37,7 +37,8 @@ ModelLayout open_layout_measured(const std::string &path, uint64_t &metadata_byt
     ModelLayout layout = open_layout(path);
     const uint64_t with_layout = heap_in_use();
     const ModelLayout all_but_metadata = layout; // these are shared
-    metadata_bytes = with_layout - before - std::min(with_layout - before, heap_in_use() - with_layout);
+    const uint64_t others = heap_in_use() - with_layout;
+    metadata_bytes = with_layout > before + others ? with_layout - before - others : 0;
     return layout;
 }
 

@@ -315,6 +315,7 @@ TEST_F(Plan, ATableOfOneContextIsThatOfTheContextGiven) {
     EXPECT_THAT(plan({"--all", "-ub", "512"}).out,
                 AllOf(HasSubstr("with kernels plain and the given ubatch;"), HasSubstr("|    512 |")));
     EXPECT_EQ(plan({"--all", "--arena", "10M"}).exit_code, 2) << "a column is an arena";
+    EXPECT_EQ(plan({"--all", "--mlock"}).exit_code, 2) << "no plan is made that could be locked";
 }
 
 TEST_F(Plan, ExpectsTheHitRateOfATraceThatSimulateFindsToo) {

@@ -232,15 +232,14 @@ std::vector<uint32_t> contexts_of(uint32_t asked_tokens, uint64_t model_ctx_toke
     return contexts;
 }
 
-FeasibilityCell cell_of(Planner &planner, const FixedBytes &fixed, uint64_t floor_bytes, double share,
-                        uint64_t budget) {
+FeasibilityCell cell_of(Planner &planner, const FixedBytes &fixed, double share, uint64_t budget) {
     PlanWishes wishes = planner.options().wishes;
     wishes.cache_share = share;
     const uint64_t arena = static_cast<uint64_t>(share * static_cast<double>(all_experts_bytes(planner.layout())));
     FeasibilityCell cell;
     cell.lower_bound_bytes = fixed.resident + arena + fixed.kv;
     cell.footprint_bytes = cell.lower_bound_bytes + fixed.compute + fixed.overhead;
-    if (arena >= floor_bytes) {
+    if (arena >= floor_bytes(planner.layout())) {
         cell.needed_bytes = smallest_budget(planner.layout(), fixed, wishes);
         cell.feasible = cell.needed_bytes <= budget;
     }
@@ -257,15 +256,11 @@ Feasibility feasibility_of(Planner &planner, const EngineOptions &asked) {
     feasibility.kernels = planner.least_kernels();
     feasibility.ubatch_asked = asked.ubatch_tokens > 0;
     feasibility.shares.assign(shares_of_all.begin(), shares_of_all.end());
-    uint64_t floor_bytes = 0;
-    for (const SizeClass &size_class : planner.layout().size_classes) {
-        floor_bytes += std::min(size_class.n_slices_per_token, size_class.n_slices) * size_class.slot_bytes;
-    }
     for (const uint32_t ctx_tokens : contexts_of(asked.ctx_tokens, planner.layout().context_length)) {
         const FixedBytes fixed = planner.least(ctx_tokens);
         FeasibilityRow row{ctx_tokens, planner.least_ubatch(ctx_tokens), {}};
         for (const double share : feasibility.shares) {
-            row.cells.push_back(cell_of(planner, fixed, floor_bytes, share, feasibility.model.budget_bytes));
+            row.cells.push_back(cell_of(planner, fixed, share, feasibility.model.budget_bytes));
         }
         feasibility.rows.push_back(std::move(row));
     }
@@ -323,6 +318,7 @@ void add_plan(CLI::App &app, CommandBody &body) {
                        "each takes")
             ->excludes(cache)
             ->excludes(command->get_option("--arena"))
+            ->excludes(command->get_option("--mlock"))
             ->group(memory);
     command->add_option("--trace", flags->trace, "expect the hit rate of this routing (default: of a synthetic one)")
         ->excludes(all);
