@@ -75,7 +75,7 @@ TEST_F(BadInput, ABudgetBelowTheFloorNamesTheSmallestThatWorks) {
                       .exit_code,
                   0);
     }
-    EXPECT_EQ(larder({"run", "-m", model, "--ram", std::to_string(named - 4) + "M", "-p", "x", "-n", "1", "-t", "2"})
+    EXPECT_EQ(larder({"run", "-m", model, "--ram", std::to_string(named - 6) + "M", "-p", "x", "-n", "1", "-t", "2"})
                   .exit_code,
               3);
 }
