@@ -1,0 +1,28 @@
+#include "base/file_identity.h"
+
+#include <sys/stat.h>
+
+namespace larder {
+
+namespace {
+
+int64_t nanoseconds(const timespec &time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
+
+FileIdentity from(const struct stat &status) {
+    return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim),
+            nanoseconds(status.st_ctim)};
+}
+
+} // namespace
+
+std::optional<FileIdentity> identity_of(int fd) {
+    struct stat status = {};
+    return ::fstat(fd, &status) == 0 ? std::optional(from(status)) : std::nullopt;
+}
+
+std::optional<FileIdentity> identity_of(const std::string &path) {
+    struct stat status = {};
+    return ::stat(path.c_str(), &status) == 0 ? std::optional(from(status)) : std::nullopt;
+}
+
+} // namespace larder
