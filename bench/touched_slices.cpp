@@ -6,7 +6,7 @@
 // of their windows: the whole blocks that have to be read for them.
 #include "base/error.h"
 #include "layout/layout.h"
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <fmt/format.h>
 

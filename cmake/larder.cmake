@@ -10,22 +10,27 @@ if(LARDER_SANITIZE)
 endif()
 target_include_directories(larder_flags INTERFACE "${CMAKE_SOURCE_DIR}/src")
 
-# larder_module(NAME USES modules... LINK libraries... LINK_PRIVATE libraries...): static library of src/NAME/*.cpp
-function(larder_module name)
+# larder_module(FOLDER USES folders... LINK libraries... LINK_PRIVATE libraries...): static library of src/FOLDER/*.cpp.
+# The library of lab/trace is larder_lab_trace.
+function(larder_module folder)
   cmake_parse_arguments(arg "" "" "USES;LINK;LINK_PRIVATE" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${name}/*.cpp")
+  string(REPLACE "/" "_" name ${folder})
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/${folder}/*.cpp")
   add_library(larder_${name} STATIC ${sources})
   target_link_libraries(larder_${name} PUBLIC larder_flags)
   foreach(used ${arg_USES})
+    string(REPLACE "/" "_" used ${used})
     target_link_libraries(larder_${name} PUBLIC larder_${used})
   endforeach()
   target_link_libraries(larder_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_LINK_PRIVATE})
 endfunction()
 
-# larder_test(NAME LINK targets... LABELS labels... TIMEOUT seconds): tests/NAME/*_test.cpp as one GoogleTest program
-function(larder_test name)
+# larder_test(FOLDER LINK targets... LABELS labels... TIMEOUT seconds): tests/FOLDER/*.cpp as one GoogleTest program. That
+# of lab/trace is trace_test.
+function(larder_test folder)
   cmake_parse_arguments(arg "" "TIMEOUT" "LINK;LABELS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${name}/*.cpp")
+  get_filename_component(name ${folder} NAME)
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/tests/${folder}/*.cpp")
   if(NOT sources)
     return()
   endif()

@@ -13,7 +13,7 @@
 #include "compute/compute.h"
 #include "io/io.h"
 #include "layout/layout.h"
-#include "pager/pager.h"
+#include "lab/pager/pager.h"
 #include "plan/plan.h"
 #include "pressure/pressure.h"
 #include "store/store.h"

@@ -6,7 +6,7 @@
 #include "engine/llama_handles.h"
 #include "engine/placement.h"
 #include "engine/route_recorder.h"
-#include "pager/pager.h"
+#include "lab/pager/pager.h"
 #include "pressure/pressure.h"
 
 #include "chat.h"

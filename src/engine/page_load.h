@@ -4,7 +4,7 @@
 #include "compute/compute.h"
 #include "engine/resident_weights.h"
 #include "layout/layout.h"
-#include "pager/pager.h"
+#include "lab/pager/pager.h"
 
 #include <string>
 

@@ -2,7 +2,7 @@
 #include "base/bytes.h"
 #include "support/process.h"
 #include "support/scratch.h"
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include "engine_fixture.h"
 
 #include "layout/layout.h"
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <set>
 #include <utility>

@@ -1,7 +1,7 @@
 // The routes an engine records.
 #include "engine_fixture.h"
 
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <filesystem>
 #include <fstream>

@@ -7,7 +7,7 @@
 #include "words.h"
 
 #include "base/error.h"
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "architectures.h"
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <cstdint>
 #include <span>

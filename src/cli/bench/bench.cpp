@@ -12,7 +12,7 @@
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
-#include "probe/probe.h"
+#include "lab/probe/probe.h"
 
 #include <fmt/format.h>
 

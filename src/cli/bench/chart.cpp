@@ -1,7 +1,7 @@
 #include "cli/bench/chart.h"
 
 #include "base/bytes.h"
-#include "chart/chart.h"
+#include "lab/chart/chart.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include "cli/flags/engine_flags.h"
 #include "cli/flags/residency_flags.h"
 #include "layout/layout.h"
-#include "probe/probe.h"
+#include "lab/probe/probe.h"
 
 #include <memory>
 

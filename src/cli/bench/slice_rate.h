@@ -2,7 +2,7 @@
 #pragma once
 
 #include "layout/layout.h"
-#include "probe/probe.h"
+#include "lab/probe/probe.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "cli/plan/expected_hits.h"
 
 #include "base/error.h"
-#include "replay/replay.h"
+#include "lab/replay/replay.h"
 #include "store/eviction.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "layout/layout.h"
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,6 +1,6 @@
 // larder probe: what the disk gives when it is read as the engine reads it, what memory gives, and what both mean for
 // a model.
-#include "probe/probe.h"
+#include "lab/probe/probe.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/bench/slice_rate.h"

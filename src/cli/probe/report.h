@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/probe/target.h"
-#include "probe/probe.h"
+#include "lab/probe/probe.h"
 
 #include <optional>
 #include <string>

@@ -1,7 +1,7 @@
 #include "cli/simulate/report.h"
 
 #include "base/error.h"
-#include "chart/chart.h"
+#include "lab/chart/chart.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // report.h — what larder simulate found, as a table, JSON, CSV or a curve.
 #pragma once
 
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <cstdint>
 #include <map>

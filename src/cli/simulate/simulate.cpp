@@ -6,9 +6,9 @@
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
 #include "cli/simulate/report.h"
-#include "replay/replay.h"
+#include "lab/replay/replay.h"
 #include "store/eviction.h"
-#include "trace/trace.h"
+#include "lab/trace/trace.h"
 
 #include <fmt/format.h>
 

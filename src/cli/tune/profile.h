@@ -7,7 +7,7 @@
 
 #include "cli/flags/engine_flags.h"
 #include "layout/layout.h"
-#include "tune/tune.h"
+#include "lab/tune/tune.h"
 
 #include <map>
 #include <optional>

@@ -1,6 +1,6 @@
 // larder tune: finds by short runs which threads, ubatch, arena and read depth do a job fastest on this machine, and
 // keeps them for larder run.
-#include "tune/tune.h"
+#include "lab/tune/tune.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/bench/runner.h"
