@@ -5,7 +5,7 @@
 // Every round each side evaluates the same prompt (but for its first token, so that nothing of it is cached) and
 // decodes the same tokens after it; the first round is not counted, as it reads weights. Medians are printed.
 #include "base/bytes.h"
-#include "engine/engine.h"
+#include "session/session.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ struct Flags {
 
 struct Side {
     std::string name;
-    std::unique_ptr<Engine> engine;
+    std::unique_ptr<OpenModel> engine;
     std::unique_ptr<Session> session;
     std::vector<double> prefill_rates;
     std::vector<double> decode_rates;
@@ -51,18 +51,18 @@ double median(std::vector<double> values) {
 }
 
 Side open_side(const Flags &flags, Residency residency, Kernels kernels) {
-    EngineOptions options;
-    options.model_path = flags.model;
+    TestOptions options;
+    options.model.path = flags.model;
     options.residency = residency;
-    options.kernels = kernels;
-    options.threads = flags.threads;
-    options.ctx_tokens = flags.prefill + flags.decode + 8;
-    options.ubatch_tokens = flags.prefill;
+    options.model.kernels = kernels;
+    options.model.context.threads = flags.threads;
+    options.model.context.ctx_tokens = flags.prefill + flags.decode + 8;
+    options.model.context.ubatch_tokens = flags.prefill;
     if (!flags.arena.empty() && residency == Residency::arena) {
-        options.wishes.arena_bytes = parse_bytes(flags.arena, "--arena");
+        options.runtime.wishes.arena_bytes = parse_bytes(flags.arena, "--arena");
     }
     Side side{fmt::format("{} {}", residency == Residency::stock ? "stock" : "larder", to_string(kernels)),
-              Engine::open(options),
+              open_as(options),
               nullptr,
               {},
               {}};
@@ -105,7 +105,7 @@ int bench(const Flags &flags) {
         }
     }
     for (const Side &side : sides) {
-        const StoreStats store = side.engine->stats().store;
+        const StoreStats store = side.engine->figures().store;
         fmt::print("{:<16} prefill {:>8.2f} tok/s  decode {:>7.2f} tok/s  {} read\n", side.name,
                    median(side.prefill_rates), median(side.decode_rates), format_bytes(store.bytes_read));
     }

@@ -10,7 +10,7 @@ int64_t nanoseconds(const timespec &time) { return time.tv_sec * 1'000'000'000 +
 
 FileIdentity from(const struct stat &status) {
     return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim),
-            nanoseconds(status.st_ctim)};
+            nanoseconds(status.st_ctim), status.st_nlink};
 }
 
 } // namespace
@@ -23,6 +23,12 @@ std::optional<FileIdentity> identity_of(int fd) {
 std::optional<FileIdentity> identity_of(const std::string &path) {
     struct stat status = {};
     return ::stat(path.c_str(), &status) == 0 ? std::optional(from(status)) : std::nullopt;
+}
+
+bool may_hold_other_bytes(const FileIdentity &before, const FileIdentity &now) {
+    const bool same_bytes_and_times = before.device == now.device && before.inode == now.inode &&
+                                      before.bytes == now.bytes && before.modified_ns == now.modified_ns;
+    return !same_bytes_and_times || (before.changed_ns != now.changed_ns && before.links == now.links);
 }
 
 } // namespace larder

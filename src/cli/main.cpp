@@ -3,8 +3,8 @@
 #include "cli/command.h"
 #include "cli/console/terminal.h"
 #include "cli/flags/short_names.h"
-#include "engine/engine.h"
-#include "plan/address_space.h"
+#include "cli/worker/task.h"
+#include "runtime/runtime.h"
 
 #include <fmt/format.h>
 
@@ -98,6 +98,7 @@ int main(int argc, char **argv) {
     larder::add_tune(app, body);
     larder::add_plan(app, body);
     larder::add_calibrate(app, body);
+    larder::add_worker(app, body);
 
     larder::fill_standard_streams();
     std::vector<std::string> arguments;

@@ -23,6 +23,7 @@
 #include "layout/layout.h"
 #include "plan/plan.h"
 #include "pressure/alarm.h"
+#include "pressure/arenas.h"
 #include "store/store.h"
 
 #include <chrono>
@@ -30,6 +31,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,12 +39,6 @@
 namespace larder {
 
 // --- what is known from the plan ---
-
-struct SlotRange { // of one size class
-    uint64_t slot_bytes = 0;
-    uint64_t floor = 0; // slots
-    uint64_t full = 0;
-};
 
 struct PressureBounds {
     uint64_t budget_bytes = 0;
@@ -56,7 +52,9 @@ struct PressureBounds {
     [[nodiscard]] uint64_t full_bytes() const;
 };
 
-PressureBounds pressure_bounds(const ModelLayout &layout, const MemoryPlan &plan, uint64_t overcommitted_bytes);
+// `size_classes` are those of the plan's slots: of all models, one model after the other.
+PressureBounds pressure_bounds(std::span<const SizeClass> size_classes, const MemoryPlan &plan,
+                               uint64_t overcommitted_bytes);
 
 // Slots per size class for an arena of at most so many bytes, but at least the floor. Between the floor and the plan's
 // slots every class keeps the same share of its range.
@@ -129,7 +127,7 @@ struct PressureFigures {
     std::string last_reason;     // of the last resize, empty if there was none
 };
 
-// A thread that reads, decides and tells the store. The store must outlive it. Nothing is thrown: a reading that fails
+// A thread that reads, decides and tells the stores. The arenas must outlive it. Nothing is thrown: a reading that fails
 // is left out.
 class PressureWatcher {
   public:
@@ -138,7 +136,7 @@ class PressureWatcher {
         std::chrono::milliseconds interval{250};
         std::function<void(const ArenaResize &)> on_resize; // on the watcher's thread; may be empty; must not throw
     };
-    PressureWatcher(ExpertStore &store, PressureBounds bounds, Options options);
+    PressureWatcher(Arenas &arenas, PressureBounds bounds, Options options);
 
     [[nodiscard]] PressureFigures figures() const; // any thread
 
@@ -146,7 +144,7 @@ class PressureWatcher {
     void watch(const std::stop_token &stop);
     bool look(bool between); // true if the next look should come soon
 
-    ExpertStore &store_;
+    Arenas &arenas_;
     const PressureBounds bounds_;
     const Options options_;
     PressureAlarm alarm_;

@@ -22,8 +22,8 @@ constexpr milliseconds ahead{50}; // what goes in this time is given back with w
 
 } // namespace
 
-PressureWatcher::PressureWatcher(ExpertStore &store, PressureBounds bounds, Options options)
-    : store_(store), bounds_(std::move(bounds)), options_(std::move(options)), alarm_(options_.root),
+PressureWatcher::PressureWatcher(Arenas &arenas, PressureBounds bounds, Options options)
+    : arenas_(arenas), bounds_(std::move(bounds)), options_(std::move(options)), alarm_(options_.root),
       thread_([this](const std::stop_token &stop) { watch(stop); }) {}
 
 PressureFigures PressureWatcher::figures() const {
@@ -57,7 +57,7 @@ void PressureWatcher::watch(const std::stop_token &stop) {
 }
 
 bool PressureWatcher::look(bool between) {
-    const ArenaUse use = store_.arena_use();
+    const ArenaUse use = arenas_.arena_use();
     Readings readings = read_pressure(options_.root);
     readings.falling_bytes = decline_.expect(readings.machine.usable_bytes, Clock::now(), ahead);
     readings.between = between;
@@ -73,7 +73,7 @@ bool PressureWatcher::look(bool between) {
         }
     }
     if (resize) {
-        store_.use_slots(slots_within(bounds_, resize->to_bytes));
+        arenas_.use_slots(slots_within(bounds_, resize->to_bytes));
         if (options_.on_resize) {
             options_.on_resize(*resize);
         }

@@ -24,7 +24,7 @@ std::vector<Token> tokens_of_length(size_t n, uint32_t n_vocab) {
     return tokens;
 }
 
-Evaluation evaluate(Engine &engine, const std::vector<Token> &prompt) {
+Evaluation evaluate(OpenModel &engine, const std::vector<Token> &prompt) {
     Evaluation evaluation;
     SamplingOptions greedy;
     greedy.temperature = 0;
@@ -58,22 +58,22 @@ size_t first_different_row(const Evaluation &a, const Evaluation &b, size_t n_vo
     return SIZE_MAX;
 }
 
-EngineOptions options_for(const std::string &model, Residency residency, uint32_t ubatch, uint32_t threads,
+TestOptions options_for(const std::string &model, Residency residency, uint32_t ubatch, uint32_t threads,
                           Kernels kernels) {
-    EngineOptions options;
-    options.model_path = model;
+    TestOptions options;
+    options.model.path = model;
     options.residency = residency;
-    options.kernels = kernels;
-    options.ctx_tokens = 768;
-    options.ubatch_tokens = ubatch;
-    options.threads = threads;
-    options.logits_for_all = true;
+    options.model.kernels = kernels;
+    options.model.context.ctx_tokens = 768;
+    options.model.context.ubatch_tokens = ubatch;
+    options.model.context.threads = threads;
+    options.model.context.logits_for_all = true;
     if (residency == Residency::arena) { // as small as it can be: one token's experts
         uint64_t floor_bytes = 0;
         for (const SizeClass &size_class : open_layout(model).size_classes) {
             floor_bytes += size_class.n_slices_per_token * size_class.slot_bytes;
         }
-        options.wishes.arena_bytes = floor_bytes;
+        options.runtime.wishes.arena_bytes = floor_bytes;
     }
     return options;
 }
@@ -81,20 +81,20 @@ EngineOptions options_for(const std::string &model, Residency residency, uint32_
 void compare_at(const std::string &model, uint32_t ubatch, uint32_t threads, Kernels kernels,
                 const std::vector<size_t> &lengths) {
     SCOPED_TRACE(fmt::format("ubatch {} threads {} kernels {}", ubatch, threads, to_string(kernels)));
-    const auto stock = Engine::open(options_for(model, Residency::stock, ubatch, threads, kernels));
-    const auto larder = Engine::open(options_for(model, Residency::arena, ubatch, threads, kernels));
+    const auto stock = open_as(options_for(model, Residency::stock, ubatch, threads, kernels));
+    const auto larder = open_as(options_for(model, Residency::arena, ubatch, threads, kernels));
     ASSERT_EQ(larder->plan().arena_bytes, larder->plan().floor_bytes);
     ASSERT_LT(larder->plan().arena_bytes, larder->layout().routed_bytes / 2);
     for (const size_t length : lengths) {
         SCOPED_TRACE(fmt::format("prompt of {} tokens", length));
-        const StoreStats before = larder->stats().store;
+        const StoreStats before = larder->figures().store;
         const std::vector<Token> prompt = tokens_of_length(length, larder->n_vocab());
         const Evaluation theirs = evaluate(*stock, prompt);
         const Evaluation ours = evaluate(*larder, prompt);
         ASSERT_EQ(theirs.logits.size(), (length + n_decode) * larder->n_vocab());
         ASSERT_EQ(ours.decoded, theirs.decoded);
         ASSERT_EQ(first_different_row(theirs, ours, larder->n_vocab()), SIZE_MAX);
-        const StoreStats after = larder->stats().store;
+        const StoreStats after = larder->figures().store;
         EXPECT_GT(after.expert_misses, before.expert_misses);
         EXPECT_GT(after.evictions, before.evictions);
         EXPECT_GT(after.bytes_read, before.bytes_read);

@@ -1,7 +1,7 @@
 // compare.h — larder's logits beside stock llama.cpp's, in one process.
 #pragma once
 
-#include "engine/engine.h"
+#include "session/session.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,12 +19,12 @@ struct Evaluation {
 // Any tokens, the same every time.
 std::vector<Token> tokens_of_length(size_t n, uint32_t n_vocab);
 // The prompt and a few tokens decoded greedily after it.
-Evaluation evaluate(Engine &engine, const std::vector<Token> &prompt);
+Evaluation evaluate(OpenModel &engine, const std::vector<Token> &prompt);
 // SIZE_MAX: none.
 size_t first_different_row(const Evaluation &a, const Evaluation &b, size_t n_vocab);
 
 // Logits of all tokens wanted; for Residency::arena with an arena of one token's experts.
-EngineOptions options_for(const std::string &model, Residency residency, uint32_t ubatch, uint32_t threads,
+TestOptions options_for(const std::string &model, Residency residency, uint32_t ubatch, uint32_t threads,
                           Kernels kernels = Kernels::plain);
 
 // Expects larder's logits to be stock's to the last bit for prompts of these lengths, and that experts were read and

@@ -93,12 +93,12 @@ TEST(EqualityOfShards, AModelInShardsGivesTheLogitsOfTheWhole) {
     const std::string whole = make_model(scratch, "whole.gguf", "--arch qwen3moe --quant q4_k_m");
     make_model(scratch, "parts.gguf", "--arch qwen3moe --quant q4_k_m --split 3");
     const std::string parts = scratch / "parts-00001-of-00003.gguf";
-    const auto stock = Engine::open(options_for(whole, Residency::stock, 512, 2));
-    const auto larder = Engine::open(options_for(parts, Residency::arena, 512, 2));
+    const auto stock = open_as(options_for(whole, Residency::stock, 512, 2));
+    const auto larder = open_as(options_for(parts, Residency::arena, 512, 2));
     ASSERT_EQ(larder->layout().files.size(), 3U);
     const std::vector<Token> prompt = tokens_of_length(130, larder->n_vocab());
     EXPECT_EQ(first_different_row(evaluate(*stock, prompt), evaluate(*larder, prompt), larder->n_vocab()), SIZE_MAX);
-    EXPECT_GT(larder->stats().store.evictions, 0U);
+    EXPECT_GT(larder->figures().store.evictions, 0U);
 }
 
 } // namespace

@@ -30,6 +30,7 @@ while read -r file; do
         checked=$((checked + 1))
         if [ "$used" = "$module" ] || [ "$used" = base ]; then continue; fi
         case $may in
+        *" $used/* "*) continue ;; # all of its headers
         *" $used "*) ;;
         *) complain "$file includes $header, but $module may not use $used" && continue ;;
         esac

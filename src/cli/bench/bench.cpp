@@ -5,19 +5,20 @@
 #include "cli/bench/chart.h"
 #include "cli/bench/report.h"
 #include "cli/bench/runner.h"
-#include "cli/bench/side.h"
 #include "cli/bench/slice_rate.h"
 #include "cli/command.h"
 #include "cli/console/output_files.h"
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
+#include "cli/flags/numbers.h"
 #include "lab/probe/probe.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 
 namespace larder {
@@ -50,7 +51,7 @@ std::vector<BenchTest> tests_of(const BenchFlags &flags) {
 }
 
 uint64_t text_bytes(const BenchFlags &flags) {
-    std::error_code ignored; // the side that reads it says what is wrong with it
+    std::error_code ignored; // the worker that reads it says what is wrong with it
     const uint64_t bytes =
         flags.prompt_file.empty() ? flags.prompt.size() : std::filesystem::file_size(flags.prompt_file, ignored);
     return ignored ? 0 : bytes;
@@ -66,7 +67,7 @@ uint32_t ctx_tokens_of(const BenchFlags &flags, const std::vector<BenchTest> &te
         longest = std::max(longest, test.depth + uint64_t{test.n_prompt} + test.n_gen * (has_text ? n_answer : 1) +
                                         (has_text ? text_bytes(flags) : 0) + 1);
     }
-    const uint64_t given = flags.engine.options.ctx_tokens;
+    const uint64_t given = flags.open.model.context.ctx_tokens;
     if (given > 0 && given < longest && text_bytes(flags) == 0) {
         throw Error(ErrorKind::usage, fmt::format("-c: the tests need {} tokens of context", longest),
                     "raise it or leave it out");
@@ -75,28 +76,27 @@ uint32_t ctx_tokens_of(const BenchFlags &flags, const std::vector<BenchTest> &te
 }
 
 std::vector<BenchRow> rows_of(const BenchFlags &flags, const std::vector<BenchTest> &tests) {
-    if (flags.page.given() && std::ranges::find(flags.residency, "page") == flags.residency.end()) {
+    if (flags.page.given() && std::ranges::find(flags.residencies, Residency::page) == flags.residencies.end()) {
         throw Error(ErrorKind::usage, "--hot-tokens, --page-evict: no row has residency 'page'",
                     "add --residency page, or leave them out");
     }
     std::vector<BenchRow> rows;
-    const auto add = [&](const std::string &ram, Residency residency) {
+    const auto add = [&](const Budget &budget, Residency residency) {
         for (const BenchTest &test : tests) {
             BenchRow row;
-            row.ram = ram;
+            row.budget = budget;
             row.residency = residency;
             row.test = test;
             rows.push_back(std::move(row));
         }
     };
-    for (const std::string &name : flags.residency) {
-        if (const Residency residency = residency_of(name); residency != Residency::arena) {
-            add("", residency);
+    for (const Residency residency : flags.residencies) {
+        if (residency != Residency::arena) {
+            add({}, residency);
             continue;
         }
-        for (const std::string &ram : flags.ram.empty() ? std::vector<std::string>{""} : flags.ram) {
-            engine_options(flags.engine, ram); // a typo is said at once
-            add(ram, Residency::arena);
+        for (const Budget &budget : flags.budgets.empty() ? std::vector<Budget>(1) : flags.budgets) {
+            add(budget, Residency::arena);
         }
     }
     return rows;
@@ -116,16 +116,16 @@ double measured_slice_rate(const ModelLayout &layout, const BenchFlags &flags) {
     wanted.depths = {4, 8, 16, 32};
     wanted.sequential = false;
     wanted.seconds_per_sample = 0.25;
-    wanted.reader = reader_options(flags.engine.io_backend, flags.engine.direct_io);
+    wanted.reader = flags.open.runtime.reader;
     return slice_rate(layout, probe_disk(wanted));
 }
 
 std::string title_of(const BenchRow &row) {
     const bool budget = row.residency == Residency::arena;
     return fmt::format("{} {}",
-                       !budget           ? to_string(row.residency)
-                       : row.ram.empty() ? "all memory"
-                                         : row.ram,
+                       !budget                   ? to_string(row.residency)
+                       : row.budget.text.empty() ? "all memory"
+                                                 : row.budget.text,
                        row.test.name());
 }
 
@@ -160,17 +160,17 @@ std::vector<BenchRow> measure_all(std::vector<BenchRow> rows, BenchRunner &runne
 int bench(BenchFlags &flags) {
     Signals signals; // before any other thread
     const std::vector<BenchTest> tests = tests_of(flags);
-    const ModelLayout layout = open_layout(flags.engine.options.model_path);
-    flags.engine.options.ctx_tokens = ctx_tokens_of(flags, tests);
+    const ModelLayout layout = open_layout(flags.open.model.path);
+    flags.open.model.context.ctx_tokens = ctx_tokens_of(flags, tests);
     const std::vector<BenchRow> rows = rows_of(flags, tests);
-    std::vector<NamedFile> inputs = model_files("-m", flags.engine.options.model_path);
+    std::vector<NamedFile> inputs = model_files("-m", flags.open.model.path);
     inputs.push_back({"-f", flags.prompt_file});
     refuse_overwriting(inputs, {{"--svg", flags.svg}});
     check_replaceable(flags.svg, "--svg"); // not after an hour
 
     BenchSetting setting = setting_of(layout);
     setting.cold = flags.cold;
-    setting.batch_tokens = flags.engine.options.batch_tokens;
+    setting.batch_tokens = flags.open.model.context.batch_tokens;
     setting.seed = flags.seed;
     setting.disk_bytes_per_second = measured_slice_rate(layout, flags);
 
@@ -189,17 +189,20 @@ int bench(BenchFlags &flags) {
 
 void add_test_flags(CLI::App &command, BenchFlags &flags) {
     const std::string group = "Tests";
-    const auto add_list = [&](const char *name, auto &value, const char *text) {
-        return command.add_option(name, value, text)->delimiter(',')->take_all()->capture_default_str()->group(group);
-    };
-    const CLI::Range tokens(0U, 1U << 24);
-    add_list("-p,--n-prompt", flags.n_prompt, "tokens of prefill; 0 for no such test")->check(tokens);
-    add_list("-n,--n-gen", flags.n_gen, "tokens of decode; 0 for no such test")->check(tokens);
-    add_list("--n-prompt-gen", flags.n_prompt_gen, "pairs of both, measured together")->check(tokens);
-    add_list("-d,--n-depth", flags.depth, "tokens in the context before each test")->check(tokens);
-    command.add_option("-r,--repetitions", flags.repetitions, "of each test")
-        ->check(CLI::Range(1U, 10'000U))
-        ->capture_default_str()
+    constexpr int64_t tokens_max = 1 << 24;
+    add_integers(command, "-p,--n-prompt", flags.n_prompt, 0, tokens_max, "tokens of prefill; 0 for no such test")
+        ->default_str("512")
+        ->group(group);
+    add_integers(command, "-n,--n-gen", flags.n_gen, 0, tokens_max, "tokens of decode; 0 for no such test")
+        ->default_str("128")
+        ->group(group);
+    add_integers(command, "--n-prompt-gen", flags.n_prompt_gen, 0, tokens_max, "pairs of both, measured together")
+        ->group(group);
+    add_integers(command, "-d,--n-depth", flags.depth, 0, tokens_max, "tokens in the context before each test")
+        ->default_str("0")
+        ->group(group);
+    add_integer(command, "-r,--repetitions", flags.repetitions, 1, 10'000, "of each test")
+        ->default_str("5")
         ->group(group);
     CLI::Option *cold =
         command.add_flag("--cold", flags.cold, "an empty arena and page cache before each repetition")->group(group);
@@ -207,19 +210,22 @@ void add_test_flags(CLI::App &command, BenchFlags &flags) {
         ->excludes(cold)
         ->group(group);
     command.add_flag("--no-warmup", flags.no_warmup, "warm, but count the first repetition too")->group(group);
-    command
-        .add_option("--residency", flags.residency,
-                    "arena, page (experts in a file mapping), stock (llama.cpp's own, mapped), or a list to compare; "
-                    "page and stock have ubatch 512 without -ub")
-        ->delimiter(',')
-        ->take_all()
+    detail::add_list_option(
+        command, "--residency",
+        "arena, page (experts in a file mapping), stock (llama.cpp's own, mapped), or a list to compare; page and "
+        "stock have ubatch 512 without -ub",
+        "TEXT,…",
+        [&flags](const std::vector<std::string> &names) {
+            flags.residencies.clear();
+            std::ranges::transform(names, std::back_inserter(flags.residencies), residency_of);
+        })
         ->check(CLI::IsMember(residency_names()))
-        ->capture_default_str()
+        ->default_str("arena")
         ->group(group);
     CLI::Option *prompt =
         command.add_option("--prompt", flags.prompt, "the text to read (default: random tokens)")->group(group);
     command.add_option("-f,--file", flags.prompt_file, "the same from a file")->excludes(prompt)->group(group);
-    command.add_option("--seed", flags.seed, "of the random tokens")->capture_default_str()->group(group);
+    add_integer(command, "--seed", flags.seed, 0, INT64_MAX, "of the random tokens")->default_str("1")->group(group);
 }
 
 } // namespace
@@ -228,19 +234,11 @@ void add_bench(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<BenchFlags>();
     CLI::App *command =
         app.add_subcommand("bench", "measure prefill and decode under one or more budgets, as llama-bench does");
-    refuse_bad_budgets(
-        command
-            ->add_option("--ram", flags->ram,
-                         "budgets, like 4G,8G or 50% of what the machine or cgroup can give (default: all of "
-                         "that); each in a process of its own")
-            ->delimiter(',')
-            ->take_all()
-            ->group("Model and memory"));
-    add_engine_flags(*command, flags->engine);
-    command->add_option("-b,--batch-size", flags->engine.options.batch_tokens, "tokens handed to llama.cpp at once")
-        ->check(CLI::Range(1U, batch_tokens_max))
-        ->capture_default_str()
-        ->group("Computing and reading");
+    add_budgets_flag(*command, flags->budgets,
+                     "budgets, like 4G,8G or 50% of what the machine or cgroup can give (default: all of that); each "
+                     "in a process of its own");
+    add_model_flags(*command, flags->open);
+    add_batch_flag(*command, flags->open);
     add_test_flags(*command, *flags);
     add_page_flags(*command, flags->page);
     command->add_flag("--no-probe", flags->no_probe,
@@ -251,7 +249,6 @@ void add_bench(CLI::App &app, CommandBody &body) {
     command->add_option("--svg", flags->svg, "file for a chart of decode rate and hit rate against the budget");
     command->add_flag("--progress", flags->progress, "say on standard error what is being measured");
     command->callback([flags, &body] { body = [flags] { return bench(*flags); }; });
-    add_bench_side(app, body);
 }
 
 } // namespace larder

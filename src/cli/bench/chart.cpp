@@ -47,7 +47,7 @@ struct Series {
 std::string budget_curve(const BenchSetting &setting, const std::vector<BenchRow> &rows) {
     std::map<uint32_t, Series> by_length;
     for (const BenchRow &row : rows) {
-        if (row.residency != Residency::arena || !row.error.empty() || row.test.n_prompt > 0 || row.test.depth > 0) {
+        if (row.residency != Residency::arena || row.error || row.test.n_prompt > 0 || row.test.depth > 0) {
             continue;
         }
         const RowFigures figures = figures_of(row, setting.disk_bytes_per_second);

@@ -2,7 +2,6 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "engine/engine.h"
 
 #include <fmt/format.h>
 
@@ -69,15 +68,15 @@ std::string budget_name(const BenchRow &row) {
     if (row.residency != Residency::arena) {
         return std::string(to_string(row.residency));
     }
-    return row.ram.empty() ? "machine" : row.ram;
+    return row.budget.text.empty() ? "machine" : row.budget.text;
 }
 
 std::string table_row(const BenchSetting &setting, const BenchRow &row) {
     const RowFigures figures = figures_of(row, setting.disk_bytes_per_second);
     const auto bytes = [&row](const char *key) { return format_bytes(row.figures.at(key).get<uint64_t>()); };
-    const bool failed = !row.error.empty();
+    const bool failed = row.error.has_value();
     const std::string budget =
-        row.ram.empty() && row.residency == Residency::arena && !failed ? bytes("budget_bytes") : budget_name(row);
+        row.budget.text.empty() && row.residency == Residency::arena && !failed ? bytes("budget_bytes") : budget_name(row);
     std::vector<std::string> cells = {setting.model_name, format_bytes(setting.model_bytes), setting.architecture,
                                       budget};
     if (failed) {
@@ -159,7 +158,7 @@ BenchSetting setting_of(const ModelLayout &layout) {
 }
 
 Json row_json(const BenchSetting &setting, const BenchRow &row) {
-    const bool measured = row.error.empty();
+    const bool measured = !row.error;
     const bool arena = row.residency == Residency::arena;
     const RowFigures figures = measured ? figures_of(row, setting.disk_bytes_per_second) : RowFigures{};
     const auto known = [&row](const char *key) {
@@ -181,7 +180,7 @@ Json row_json(const BenchSetting &setting, const BenchRow &row) {
             {"token_bytes", setting.token_bytes},
             {"residency", to_string(row.residency)},
             {"start", setting.cold ? "cold" : "warm"},
-            {"ram", row.ram},
+            {"ram", row.budget.text},
             {"budget_bytes", arena ? known("budget_bytes") : Json(nullptr)},
             {"arena_bytes", arena ? known("arena_bytes") : Json(nullptr)},
             {"slots", std::move(slots)},
@@ -220,7 +219,7 @@ Json row_json(const BenchSetting &setting, const BenchRow &row) {
             {"direct_io", known("direct_io")},
             {"larder", LARDER_VERSION},
             {"llama_cpp", llama_version()},
-            {"error", measured ? Json(nullptr) : Json(row.error)}};
+            {"error", measured ? Json(nullptr) : Json(row.error->what())}};
 }
 
 BenchReport::BenchReport(std::string format, BenchSetting setting)
@@ -230,8 +229,8 @@ std::string BenchReport::begin() const { return format_ == "md" ? table_head() :
 
 std::string BenchReport::add(const BenchRow &row) {
     if (format_ == "md") {
-        if (!row.error.empty()) {
-            errors_ += fmt::format("\n{}, {}: {}\n", budget_name(row), row.test.name(), row.error);
+        if (row.error.has_value()) {
+            errors_ += fmt::format("\n{}, {}: {}\n", budget_name(row), row.test.name(), row.error->what());
         }
         return table_row(setting_, row);
     }

@@ -1,7 +1,10 @@
 // row.h — a row of `larder bench`: what was measured of one test under one budget, and the figures that follow.
 #pragma once
 
+#include "base/error.h"
 #include "cli/bench/run.h"
+#include "cli/flags/model_flags.h"
+#include "lab/residency/residency.h"
 
 #include <nlohmann/json.hpp>
 
@@ -12,15 +15,15 @@
 namespace larder {
 
 struct BenchRow {
-    std::string ram; // as the user gave it; empty: what the machine can give, or no arena
+    Budget budget; // none: what the machine can give, or no arena
     Residency residency = Residency::arena;
     BenchTest test;
     std::vector<Repetition> repetitions;
     nlohmann::ordered_json figures =
         nlohmann::ordered_json::object(); // of the last process of this row, under the names of the stats file
     std::string notice;
-    std::string error; // empty, or why there are no figures
-    int exit_code = 0; // of the error
+    std::optional<Error> error; // why there are no figures
+    int exit_code = 0;          // of the process
 };
 
 // docs/bench.md defines each. Absent: it does not apply or nothing tells.

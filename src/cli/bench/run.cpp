@@ -27,20 +27,18 @@ SamplingOptions greedy() {
     return sampling;
 }
 
-// What happened between two looks at the engine's figures.
-Repetition between(const EngineStats &before, const EngineStats &after, Residency residency) {
+// What happened between two looks at the figures.
+Repetition between(const RunFigures &before, const RunFigures &after, bool in_arena) {
     Repetition part;
     part.n_token = after.prompt_tokens - before.prompt_tokens + after.decode_tokens - before.decode_tokens;
     part.wall_ms = after.prompt_ms - before.prompt_ms + after.decode_ms - before.decode_ms;
     part.stall_ms = static_cast<double>(after.store.stall_us - before.store.stall_us) / 1000;
     part.expert_hits = after.store.expert_hits - before.store.expert_hits;
     part.expert_misses = after.store.expert_misses - before.store.expert_misses;
-    part.bytes_read = residency == Residency::arena ? after.store.bytes_read - before.store.bytes_read
-                                                    : after.memory.read_bytes - before.memory.read_bytes;
-    if (before.page && after.page) {
-        part.bytes_dropped = after.page->bytes_dropped - before.page->bytes_dropped;
-        part.bytes_reread = after.page->bytes_reread - before.page->bytes_reread;
-    }
+    part.bytes_read = in_arena ? after.store.bytes_read - before.store.bytes_read
+                               : after.memory.read_bytes - before.memory.read_bytes;
+    part.bytes_dropped = after.bytes_dropped - before.bytes_dropped;
+    part.bytes_reread = after.bytes_reread - before.bytes_reread;
     return part;
 }
 
@@ -84,17 +82,18 @@ std::string BenchTest::name() const {
     return depth > 0 ? fmt::format("{} @ d{}", name, depth) : name;
 }
 
-BenchRun::BenchRun(Engine &engine, const BenchTest &test, const BenchInput &input)
-    : engine_(engine), test_(test), input_(input) {
+BenchRun::BenchRun(OpenModel &model, const BenchTest &test, const BenchInput &input)
+    : model_(model), test_(test), input_(input),
+      in_arena_(model.residency() == "arena") {
     if (!input.text.empty()) {
-        text_ = engine.tokenize(input.text, true);
+        text_ = model.tokenize(input.text, true);
     }
 }
 
 std::vector<Token> BenchRun::tokens_of(uint64_t number, uint32_t n) const {
     std::vector<Token> tokens(n);
     for (uint64_t i = 0; i < n; i++) {
-        tokens[i] = text_.empty() ? static_cast<Token>(mixed(mixed(input_.seed + number) + i) % engine_.n_vocab())
+        tokens[i] = text_.empty() ? static_cast<Token>(mixed(mixed(input_.seed + number) + i) % model_.n_vocab())
                                   : text_[(number * n + i) % text_.size()];
     }
     return tokens;
@@ -103,7 +102,7 @@ std::vector<Token> BenchRun::tokens_of(uint64_t number, uint32_t n) const {
 // Leaves in the session what comes before the measured tokens, and in content_ that and the prompt to measure.
 void BenchRun::begin(uint64_t number) {
     session_.reset(); // one at a time
-    session_ = std::make_unique<Session>(engine_, greedy());
+    session_ = std::make_unique<Session>(model_, greedy());
     const bool only_generates = test_.n_prompt == 0;
     if (only_generates && test_.depth == 0 && !text_.empty()) {
         content_ = text_;
@@ -121,9 +120,9 @@ bool BenchRun::decode_again(Token token, Repetition &excluded, std::vector<doubl
     if (!session_->rewind(1)) {
         return false;
     }
-    const EngineStats before = engine_.stats();
+    const RunFigures before = model_.figures();
     session_->decode(token);
-    const Repetition again = between(before, engine_.stats(), engine_.residency());
+    const Repetition again = between(before, model_.figures(), in_arena_);
     if (again.expert_misses == 0) { // the arena holds one token's experts at least, so this is so
         times_ms.push_back(again.wall_ms);
     }
@@ -132,18 +131,18 @@ bool BenchRun::decode_again(Token token, Repetition &excluded, std::vector<doubl
 }
 
 void BenchRun::generate(Repetition &result) {
-    const EngineStats before = engine_.stats();
+    const RunFigures before = model_.figures();
     const uint32_t step = std::max(1U, test_.n_gen / repeated_tokens_max);
     Repetition excluded;
     std::vector<double> times_ms;
     // For a pager each evaluation is a token: experts would grow cold twice as fast.
-    bool repeats = test_.n_prompt == 0 && engine_.residency() != Residency::page;
+    bool repeats = test_.n_prompt == 0 && model_.residency() != "page";
     for (uint32_t i = 1; i <= test_.n_gen; i++) {
         const Token token = session_->sample();
         session_->decode(token);
         repeats = repeats && (i % step != 0 || decode_again(token, excluded, times_ms));
     }
-    result += between(before, engine_.stats(), engine_.residency());
+    result += between(before, model_.figures(), in_arena_);
     result -= excluded;
     if (!times_ms.empty()) {
         result.cpu_ms_token = median(times_ms);
@@ -158,14 +157,14 @@ Repetition BenchRun::repeat(uint64_t number) {
     }
     Repetition result;
     if (test_.n_prompt > 0) {
-        const EngineStats before = engine_.stats();
+        const RunFigures before = model_.figures();
         session_->prefill(content_);
-        result += between(before, engine_.stats(), engine_.residency());
+        result += between(before, model_.figures(), in_arena_);
     }
     if (test_.n_gen > 0) {
         generate(result);
     }
-    if (!result.cpu_ms_token && engine_.residency() == Residency::arena) {
+    if (!result.cpu_ms_token && in_arena_) {
         result.cpu_ms_token = (result.wall_ms - result.stall_ms) / static_cast<double>(result.n_token);
     }
     return result;

@@ -1,7 +1,7 @@
 // run.h — one test of `larder bench` in this process: what it evaluates, and what is measured meanwhile.
 #pragma once
 
-#include "engine/engine.h"
+#include "session/session.h"
 
 #include <cstdint>
 #include <memory>
@@ -35,7 +35,7 @@ struct Repetition {
     uint64_t expert_hits = 0;
     uint64_t expert_misses = 0;
     uint64_t bytes_read = 0;    // by the store; without one, by the process from storage
-    uint64_t bytes_dropped = 0; // with Residency::page, as is the next
+    uint64_t bytes_dropped = 0; // by residency page, as is the next
     uint64_t bytes_reread = 0;
     std::optional<double> cpu_ms_token; // T_cpu, see docs/bench.md; absent where nothing tells
     bool token_repeated = false;        // T_cpu comes from tokens decoded again
@@ -47,7 +47,7 @@ struct Repetition {
 
 class BenchRun {
   public:
-    BenchRun(Engine &engine, const BenchTest &test, const BenchInput &input);
+    BenchRun(OpenModel &model, const BenchTest &test, const BenchInput &input);
     // `number` decides which tokens are taken.
     Repetition repeat(uint64_t number);
 
@@ -58,9 +58,10 @@ class BenchRun {
     // Decodes the latest token once more. False if the model cannot.
     bool decode_again(Token token, Repetition &excluded, std::vector<double> &times_ms);
 
-    Engine &engine_;
+    OpenModel &model_;
     const BenchTest test_;
     const BenchInput input_;
+    const bool in_arena_;
     std::vector<Token> text_;
     std::unique_ptr<Session> session_;
     std::vector<Token> content_; // of the session before what is measured

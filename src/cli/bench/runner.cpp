@@ -1,112 +1,75 @@
 #include "cli/bench/runner.h"
 
 #include "base/error.h"
-#include "cli/bench/side.h"
-
-#include <fmt/format.h>
-
-#include <csignal>
 
 namespace larder {
 
 namespace {
 
-std::vector<std::string> side_arguments(const BenchFlags &flags, const BenchRow &row, uint64_t first,
-                                        uint32_t repetitions) {
-    std::vector<std::string> arguments = {"bench-side"};
-    const std::vector<std::string> engine = as_arguments(flags.engine);
-    arguments.insert(arguments.end(), engine.begin(), engine.end());
-    const auto add = [&arguments](const char *name, uint64_t value) {
-        arguments.insert(arguments.end(), {name, std::to_string(value)});
-    };
-    add("--batch-size", flags.engine.options.batch_tokens);
-    add("--n-prompt", row.test.n_prompt);
-    add("--n-gen", row.test.n_gen);
-    add("--n-depth", row.test.depth);
-    add("--seed", flags.seed);
-    add("--first", first);
-    add("--repetitions", repetitions);
-    if (!flags.prompt_file.empty()) {
-        arguments.push_back("--file=" + flags.prompt_file);
-    } else if (!flags.prompt.empty()) {
-        arguments.push_back("--prompt=" + flags.prompt);
-    }
-    arguments.insert(arguments.end(), {"--residency", std::string(to_string(row.residency))});
-    if (row.residency == Residency::page) {
-        const std::vector<std::string> page = as_arguments(flags.page);
-        arguments.insert(arguments.end(), page.begin(), page.end());
-    }
-    if (!row.ram.empty()) {
-        arguments.insert(arguments.end(), {"--ram", row.ram});
-    }
-    if (flags.cold) {
-        arguments.emplace_back("--cold");
-    } else {
-        arguments.emplace_back("--go-on");
-        if (!flags.no_warmup) {
-            arguments.emplace_back("--warmup");
-        }
-    }
-    return arguments;
+BenchJob job_of(const BenchFlags &flags, const BenchRow &row, uint64_t first, uint32_t repetitions) {
+    BenchJob job;
+    job.open = with_budget(flags.open, row.budget);
+    job.residency = row.residency;
+    job.pager = flags.page.options();
+    job.test = row.test;
+    job.input = {flags.prompt, flags.seed, !flags.cold};
+    job.text_file = flags.prompt_file;
+    job.first = first;
+    job.repetitions = repetitions;
+    job.warmup = !flags.cold && !flags.no_warmup;
+    job.cold = flags.cold;
+    return job;
 }
 
 } // namespace
 
-void BenchRunner::take_line(BenchRow &row, const std::string &line) const {
-    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
-    if (json.is_discarded()) {
-        return; // it died in the middle of a line
-    }
-    if (json.contains("repetition")) {
-        row.repetitions.push_back(repetition_from(json.at("repetition")));
-    } else if (json.contains("figures")) {
-        row.figures = json.at("figures");
-    } else if (json.contains("notice")) {
-        row.notice = json.at("notice").get<std::string>();
-    } else if (json.contains("error")) {
-        row.error = json.at("error").get<std::string>();
+void BenchRunner::take(BenchRow &row, const Json &told) {
+    if (told.contains("repetition")) {
+        row.repetitions.push_back(repetition_from(told.at("repetition")));
+    } else if (told.contains("figures")) {
+        row.figures = told.at("figures");
+    } else if (told.contains("notice")) {
+        row.notice = told.at("notice").get<std::string>();
     }
 }
 
-bool BenchRunner::run_side(BenchRow &row, uint64_t first, uint32_t repetitions,
-                           const std::function<void(uint32_t)> &done) {
-    ChildProcess child(side_arguments(flags_, row, first, repetitions));
+bool BenchRunner::run_worker(BenchRow &row, uint64_t first, uint32_t repetitions,
+                             const std::function<void(uint32_t)> &done) {
+    Worker worker("bench", to_json(job_of(flags_, row, first, repetitions)));
     {
-        const std::lock_guard lock(child_mutex_);
-        child_ = &child;
+        const std::lock_guard lock(worker_mutex_);
+        worker_ = &worker;
     }
-    if (stopped_) { // before stop() could see the child
-        child.terminate();
+    if (stopped_) { // before stop() could see the worker
+        worker.terminate();
     }
-    for (std::string line; child.read_line(line);) {
+    while (const std::optional<Json> told = worker.next()) {
         const size_t before = row.repetitions.size();
-        take_line(row, line);
+        take(row, *told);
         if (row.repetitions.size() > before && done) {
             done(static_cast<uint32_t>(row.repetitions.size()));
         }
     }
     {
-        const std::lock_guard lock(child_mutex_);
-        child_ = nullptr;
+        const std::lock_guard lock(worker_mutex_);
+        worker_ = nullptr;
     }
-    row.exit_code = child.wait();
-    if (row.exit_code == 128 + SIGINT || row.exit_code == 128 + SIGTERM) {
-        stopped_ = true; // Ctrl-C on a terminal reaches all processes
+    const WorkerEnd end = worker.wait();
+    row.exit_code = end.exit_code;
+    if (end.interrupted) {
+        stopped_ = true;
     }
-    if (row.exit_code != 0 && row.error.empty()) {
-        row.error = row.exit_code > 128 ? fmt::format("killed by signal {}", row.exit_code - 128)
-                                        : fmt::format("failed with exit code {}", row.exit_code);
-    }
-    return row.error.empty();
+    row.error = end.error;
+    return !row.error;
 }
 
 void BenchRunner::measure(BenchRow &row, const std::function<void(uint32_t done)> &after_repetition) {
     if (!flags_.cold) {
-        run_side(row, 1, flags_.repetitions, after_repetition);
+        run_worker(row, 1, flags_.repetitions, after_repetition);
         return;
     }
     for (uint32_t i = 1; i <= flags_.repetitions && !stopped_; i++) {
-        if (!run_side(row, i, 1, after_repetition)) {
+        if (!run_worker(row, i, 1, after_repetition)) {
             return;
         }
     }
@@ -114,9 +77,9 @@ void BenchRunner::measure(BenchRow &row, const std::function<void(uint32_t done)
 
 void BenchRunner::stop() {
     stopped_ = true;
-    const std::lock_guard lock(child_mutex_);
-    if (child_ != nullptr) {
-        child_->terminate();
+    const std::lock_guard lock(worker_mutex_);
+    if (worker_ != nullptr) {
+        worker_->terminate();
     }
 }
 

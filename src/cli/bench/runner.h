@@ -2,9 +2,10 @@
 #pragma once
 
 #include "cli/bench/row.h"
-#include "cli/child/child_process.h"
-#include "cli/flags/engine_flags.h"
+#include "cli/bench/task.h"
+#include "cli/flags/model_flags.h"
 #include "cli/flags/residency_flags.h"
+#include "cli/worker/worker.h"
 
 #include <atomic>
 #include <cstdint>
@@ -16,9 +17,9 @@
 namespace larder {
 
 struct BenchFlags {
-    EngineFlags engine;
-    std::vector<std::string> ram;
-    std::vector<std::string> residency = {"arena"};
+    OpenOptions open;
+    std::vector<Budget> budgets;
+    std::vector<Residency> residencies = {Residency::arena};
     PageFlags page;
     std::vector<uint32_t> n_prompt = {512};
     std::vector<uint32_t> n_gen = {128};
@@ -41,7 +42,7 @@ class BenchRunner {
   public:
     explicit BenchRunner(const BenchFlags &flags) : flags_(flags) {}
 
-    // Measures the row named by its ram, residency and test; what goes wrong is in the row too. `after_repetition` is
+    // Measures the row named by its budget, residency and test; what goes wrong is in the row too. `after_repetition` is
     // told how many are done.
     void measure(BenchRow &row, const std::function<void(uint32_t done)> &after_repetition);
 
@@ -51,13 +52,13 @@ class BenchRunner {
 
   private:
     // One process; false if the row has an error.
-    bool run_side(BenchRow &row, uint64_t first, uint32_t repetitions, const std::function<void(uint32_t)> &done);
-    void take_line(BenchRow &row, const std::string &line) const;
+    bool run_worker(BenchRow &row, uint64_t first, uint32_t repetitions, const std::function<void(uint32_t)> &done);
+    static void take(BenchRow &row, const Json &told);
 
     const BenchFlags &flags_;
     std::atomic<bool> stopped_{false};
-    std::mutex child_mutex_;
-    const ChildProcess *child_ = nullptr; // guarded by child_mutex_
+    std::mutex worker_mutex_;
+    const Worker *worker_ = nullptr; // guarded by worker_mutex_
 };
 
 } // namespace larder

@@ -2,11 +2,11 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/calibrate/report.h"
-#include "cli/calibrate/side.h"
-#include "cli/child/child_process.h"
 #include "cli/command.h"
 #include "cli/console/terminal.h"
-#include "cli/flags/engine_flags.h"
+#include "cli/flags/model_flags.h"
+#include "cli/worker/worker.h"
+#include "machine/machine.h"
 #include "plan/plan.h"
 
 #include <fmt/format.h>
@@ -24,8 +24,8 @@ namespace {
 constexpr std::array<uint64_t, 4> shares_of_budget = {64, 32, 16, 8}; // the third is the default
 
 struct CalibrateFlags {
-    EngineFlags engine;
-    std::string ram;
+    OpenOptions open;
+    Budget budget;
     std::vector<std::string> reserves;
     std::string output = "md";
 };
@@ -45,42 +45,28 @@ std::vector<uint64_t> reserves_of(const CalibrateFlags &flags, uint64_t budget) 
     return reserves;
 }
 
-CalibratedReserve measured_with(const EngineFlags &engine, uint64_t budget, uint64_t reserve) {
-    EngineFlags flags = engine;
-    flags.reserve = std::to_string(reserve);
-    std::vector<std::string> arguments = as_arguments(flags);
-    arguments.insert(arguments.begin(), "calibrate-side");
-    arguments.insert(arguments.end(), {"--ram", std::to_string(budget)});
+CalibratedReserve measured_with(OpenOptions options, uint64_t budget, uint64_t reserve) {
+    options.runtime.wishes.budget_bytes = budget;
+    options.runtime.wishes.reserve_bytes = reserve;
     CalibratedReserve measured;
     measured.asked_bytes = reserve;
-    ChildProcess child(arguments);
-    for (std::string line; child.read_line(line);) {
-        const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
-        if (json.is_discarded()) {
-            break; // it died in the middle of a line
-        }
-        if (json.contains("figures")) {
-            measured.figures = json.at("figures");
-        } else if (json.contains("error")) {
-            measured.error = json.at("error").get<std::string>();
-        }
+    Worker worker("calibrate", {{"open", to_json(options)}});
+    while (const std::optional<Json> told = worker.next()) {
+        measured.figures = told->at("figures");
     }
-    const int code = child.wait();
-    if (code != 0 && measured.error.empty()) {
+    if (const WorkerEnd end = worker.wait(); end.error) {
         measured.figures = nullptr;
-        measured.error =
-            code > 128 ? fmt::format("killed by signal {}", code - 128) : fmt::format("failed with exit code {}", code);
+        measured.error = end.error->what();
     }
     return measured;
 }
 
 int calibrate(const CalibrateFlags &flags) {
-    const EngineOptions options = engine_options(flags.engine, flags.ram);
     Calibration calibration;
-    calibration.model_path = open_layout(options.model_path).files.front(); // what is no model is said once
-    calibration.budget_bytes = options.wishes.budget_bytes.value_or(probe_machine().usable_bytes);
+    calibration.model_path = open_layout(flags.open.model.path).files.front(); // what is no model is said once
+    calibration.budget_bytes = flags.budget.bytes.value_or(probe_machine().usable_bytes);
     for (const uint64_t reserve : reserves_of(flags, calibration.budget_bytes)) {
-        calibration.reserves.push_back(measured_with(flags.engine, calibration.budget_bytes, reserve));
+        calibration.reserves.push_back(measured_with(flags.open, calibration.budget_bytes, reserve));
     }
     print_now(flags.output == "json" ? calibration_json(calibration) : calibration_table(calibration));
     if (smallest_reserve(calibration) != nullptr) {
@@ -106,8 +92,8 @@ void add_calibrate(CLI::App &app, CommandBody &body) {
     CLI::App *command =
         app.add_subcommand("calibrate", "run a model shortly with one reserve after the other: what it really takes");
     const std::string memory = "Model and memory";
-    add_budget_flag(*command, flags->ram);
-    add_engine_flags(*command, flags->engine);
+    add_budget_flag(*command, flags->budget);
+    add_model_flags(*command, flags->open);
     refuse_one_reserve(*command);
     command
         ->add_option("--reserves", flags->reserves,
@@ -117,7 +103,6 @@ void add_calibrate(CLI::App &app, CommandBody &body) {
         ->group(memory);
     add_output_flag(*command, flags->output);
     command->callback([flags, &body] { body = [flags] { return calibrate(*flags); }; });
-    add_calibrate_side(app, body);
 }
 
 } // namespace larder

@@ -1,5 +1,8 @@
 #include "cli/flags/residency_flags.h"
 
+#include "base/error.h"
+#include "cli/flags/numbers.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,43 +35,51 @@ template <typename Values> auto named(const Values &values, const std::string &n
 std::vector<std::string> residency_names() { return names_of(residencies); }
 Residency residency_of(const std::string &name) { return named(residencies, name); }
 
+PagerOptions PageFlags::options() const {
+    PagerOptions options;
+    options.hot_tokens = hot_tokens.value_or(options.hot_tokens);
+    options.evict = evict.value_or(options.evict);
+    return options;
+}
+
+void add_residency_flag(CLI::App &command, Residency &residency) {
+    detail::add_text_option(
+        command, "--residency",
+        "arena; or to compare with: page (experts in a file mapping), stock (llama.cpp's own loader)", "TEXT",
+        [&residency](const std::string &text) { residency = residency_of(text); })
+        ->check(CLI::IsMember(residency_names()))
+        ->default_str("arena")
+        ->group("Model and memory");
+}
+
 void add_page_flags(CLI::App &command, PageFlags &flags) {
     const std::string group = "With --residency page";
-    command
-        .add_option("--hot-tokens", flags.hot_tokens,
-                    "an expert that none of the last N tokens used is dropped (default: 8)")
-        ->check(CLI::Range(1U, 1U << 24))
+    detail::add_text_option(command, "--hot-tokens",
+                            "an expert that none of the last N tokens used is dropped (default: 8)", "N",
+                            [&flags](const std::string &text) {
+                                flags.hot_tokens =
+                                    static_cast<uint32_t>(parse_integer(text, "--hot-tokens", 1, 1 << 24));
+                            })
         ->group(group);
-    command
-        .add_option("--page-evict", flags.evict,
-                    "how: madvise (out of the process), fadvise (out of the page cache), both or none (default: both)")
+    detail::add_text_option(
+        command, "--page-evict",
+        "how: madvise (out of the process), fadvise (out of the page cache), both or none (default: both)", "TEXT",
+        [&flags](const std::string &text) { flags.evict = named(evicts, text); })
         ->check(CLI::IsMember(names_of(evicts)))
         ->group(group);
 }
 
-PagerOptions pager_options(const PageFlags &flags) {
-    PagerOptions options;
-    options.hot_tokens = flags.hot_tokens.value_or(options.hot_tokens);
-    if (flags.evict) {
-        options.evict = named(evicts, *flags.evict);
-    }
-    return options;
-}
-
-std::vector<std::string> as_arguments(const PageFlags &flags) {
-    const PagerOptions options = pager_options(flags);
-    return {"--hot-tokens", std::to_string(options.hot_tokens), "--page-evict", std::string(to_string(options.evict))};
-}
-
-void refuse_unheeded(Residency residency, const PageFlags &page, const std::string &ram, const std::string &reserve,
-                     const std::string &arena) {
+void refuse_unheeded(Residency residency, const PageFlags &page, const OpenOptions &options) {
     if (residency != Residency::page && page.given()) {
         throw Error(ErrorKind::usage,
                     fmt::format("--hot-tokens, --page-evict: residency '{}' drops no pages", to_string(residency)),
                     "add --residency page, or leave them out");
     }
-    for (const auto &[flag, value] : {std::pair{"--ram", ram}, {"--reserve", reserve}, {"--arena", arena}}) {
-        if (residency != Residency::arena && !value.empty()) {
+    const PlanWishes &wishes = options.runtime.wishes;
+    for (const auto &[flag, given] : {std::pair{"--ram", wishes.budget_bytes.has_value()},
+                                      {"--reserve", wishes.reserve_bytes.has_value()},
+                                      {"--arena", wishes.arena_bytes.has_value()}}) {
+        if (residency != Residency::arena && given) {
             throw Error(ErrorKind::usage,
                         fmt::format("{}: residency '{}' keeps no budget: the kernel decides what stays in RAM", flag,
                                     to_string(residency)),

@@ -1,7 +1,7 @@
 // larder inspect: the weight account of a model, from its metadata alone.
 #include "base/bytes.h"
 #include "cli/command.h"
-#include "cli/flags/engine_flags.h"
+#include "cli/flags/model_flags.h"
 #include "layout/account.h"
 #include "layout/layout.h"
 

@@ -5,10 +5,10 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console/terminal.h"
-#include "cli/flags/engine_flags.h"
+#include "cli/flags/model_flags.h"
 #include "cli/plan/expected_hits.h"
 #include "cli/plan/report.h"
-#include "engine/planner.h"
+#include "runtime/planner.h"
 
 #include <fmt/format.h>
 
@@ -29,8 +29,8 @@ constexpr uint32_t ctx_tokens_of_all_min = 2048;
 constexpr uint32_t ctx_tokens_of_all_max = 32768;
 
 struct PlanFlags {
-    EngineFlags engine;
-    std::string ram;
+    OpenOptions open;
+    Budget budget;
     std::string cache;
     std::string trace;
     std::string output = "md";
@@ -39,7 +39,7 @@ struct PlanFlags {
 
 // What the budget may be: --ram, but no more than the machine gives.
 uint64_t usable_budget(const Planner &planner) {
-    const PlanWishes &wishes = planner.options().wishes;
+    const PlanWishes &wishes = planner.wishes();
     const uint64_t usable = planner.machine().usable_bytes;
     const uint64_t wanted = wishes.budget_bytes.value_or(usable);
     return wishes.overcommit ? wanted : std::min(wanted, usable);
@@ -47,7 +47,7 @@ uint64_t usable_budget(const Planner &planner) {
 
 PlannedModel model_of(const Planner &planner) {
     const ModelLayout &layout = planner.layout();
-    const PlanWishes &wishes = planner.options().wishes;
+    const PlanWishes &wishes = planner.wishes();
     PlannedModel model;
     model.path = layout.files.front();
     model.architecture = layout.architecture;
@@ -56,7 +56,7 @@ PlannedModel model_of(const Planner &planner) {
     model.machine = planner.machine();
     model.budget_bytes = wishes.budget_bytes.value_or(planner.machine().usable_bytes);
     model.budget_source = wishes.budget_bytes ? "--ram" : planner.machine().source;
-    model.sequences = planner.options().sequences;
+    model.sequences = planner.spec().context.sequences;
     model.ctx_tokens = layout.context_length;
     return model;
 }
@@ -64,7 +64,7 @@ PlannedModel model_of(const Planner &planner) {
 // The smallest budget for a context. One that is too long to be asked about does not fit.
 uint64_t need_of(Planner &planner, uint32_t ctx_tokens) {
     try {
-        return smallest_budget(planner.layout(), planner.least(ctx_tokens), planner.options().wishes);
+        return smallest_budget(planner.layout(), planner.least(ctx_tokens), planner.wishes());
     } catch (const Error &error) {
         if (error.kind() != ErrorKind::budget) {
             throw;
@@ -75,12 +75,12 @@ uint64_t need_of(Planner &planner, uint32_t ctx_tokens) {
 
 // The plan of the smallest budget that holds the context, whatever the machine gives; none where no budget helps.
 std::optional<MemoryPlan> smallest_plan(Planner &planner) {
-    const uint32_t ctx_tokens = planner.options().ctx_tokens;
+    const uint32_t ctx_tokens = planner.spec().context.ctx_tokens;
     const uint64_t smallest = need_of(planner, ctx_tokens);
     if (smallest == UINT64_MAX) {
         return std::nullopt;
     }
-    PlanWishes wishes = planner.options().wishes;
+    PlanWishes wishes = planner.wishes();
     wishes.budget_bytes = smallest;
     wishes.overcommit = true;
     try {
@@ -138,7 +138,7 @@ void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal)
     const uint64_t budget = usable_budget(planner);
     const bool unmeasured = need_of(planner, report.ctx_tokens) == UINT64_MAX;
     report.machine_suffices = report.smallest_budget_bytes.value_or(UINT64_MAX) <= budget &&
-                              budget < planner.options().wishes.budget_bytes.value_or(budget);
+                              budget < planner.wishes().budget_bytes.value_or(budget);
     if (report.machine_suffices) { // the context fits, and maybe a longer one, up to the model's
         report.ctx_budget_bytes = budget;
         const uint64_t longest = std::max<uint64_t>(report.ctx_tokens, planner.layout().context_length);
@@ -157,9 +157,9 @@ PlanReport plan_or_refusal(Planner &planner) {
     PlanReport report;
     report.model = model_of(planner);
     report.size_classes = planner.layout().size_classes;
-    report.ctx_tokens = planner.options().ctx_tokens;
-    report.reserve_asked_bytes = planner.options().wishes.reserve_bytes;
-    PlannedRun planned;
+    report.ctx_tokens = planner.spec().context.ctx_tokens;
+    report.reserve_asked_bytes = planner.wishes().reserve_bytes;
+    ProcessPlan planned;
     try {
         planned = planner.plan();
     } catch (const Error &error) {
@@ -169,7 +169,7 @@ PlanReport plan_or_refusal(Planner &planner) {
         explain_refusal(report, planner, error);
         return report;
     }
-    report.kernels = planned.kernels;
+    report.kernels = planned.models.front().kernels;
     report.model.budget_bytes = planned.memory.budget_bytes; // --cache names it
     report.model.budget_source = planned.memory.budget_source;
     try {
@@ -182,12 +182,12 @@ PlanReport plan_or_refusal(Planner &planner) {
 }
 
 // Puts the plan of what the machine gives in the place of that of the smallest budget.
-void plan_for_the_machine(PlanReport &report, EngineOptions options) {
-    options.wishes.budget_bytes = report.model.machine.usable_bytes;
+void plan_for_the_machine(PlanReport &report, OpenOptions options) {
+    options.runtime.wishes.budget_bytes = report.model.machine.usable_bytes;
     try {
-        const PlannedRun planned = Planner(options).plan();
+        const ProcessPlan planned = Planner({options.model}, options.runtime).plan();
         report.memory = planned.memory;
-        report.kernels = planned.kernels;
+        report.kernels = planned.models.front().kernels;
     } catch (const Error &error) { // it gives less than a moment ago
         if (error.kind() != ErrorKind::budget) {
             throw;
@@ -196,14 +196,14 @@ void plan_for_the_machine(PlanReport &report, EngineOptions options) {
     }
 }
 
-PlanReport report_of(const EngineOptions &options, const std::string &trace_path) {
-    auto planner = std::make_unique<Planner>(options);
+PlanReport report_of(const OpenOptions &options, const std::string &trace_path) {
+    auto planner = std::make_unique<Planner>(std::vector{options.model}, options.runtime);
     std::optional<RoutingTrace> trace;
     if (!trace_path.empty()) {
         trace = trace_for(planner->layout(), trace_path);
     }
     PlanReport report = plan_or_refusal(*planner);
-    const ModelLayout layout = planner->take_layout();
+    const ModelLayout layout = std::move(planner->take_layouts().front());
     planner.reset(); // what it holds would be overhead in the plan of another
     if (report.machine_suffices) {
         plan_for_the_machine(report, options);
@@ -233,7 +233,7 @@ std::vector<uint32_t> contexts_of(uint32_t asked_tokens, uint64_t model_ctx_toke
 }
 
 FeasibilityCell cell_of(Planner &planner, const FixedBytes &fixed, double share, uint64_t budget) {
-    PlanWishes wishes = planner.options().wishes;
+    PlanWishes wishes = planner.wishes();
     wishes.cache_share = share;
     const uint64_t arena = static_cast<uint64_t>(share * static_cast<double>(all_experts_bytes(planner.layout())));
     FeasibilityCell cell;
@@ -246,7 +246,7 @@ FeasibilityCell cell_of(Planner &planner, const FixedBytes &fixed, double share,
     return cell;
 }
 
-Feasibility feasibility_of(Planner &planner, const EngineOptions &asked) {
+Feasibility feasibility_of(Planner &planner, const OpenOptions &asked) {
     Feasibility feasibility;
     feasibility.model = model_of(planner);
     if (const uint64_t usable = usable_budget(planner); usable < feasibility.model.budget_bytes) {
@@ -254,9 +254,9 @@ Feasibility feasibility_of(Planner &planner, const EngineOptions &asked) {
         feasibility.model.budget_source = planner.machine().source + ", less than --ram";
     }
     feasibility.kernels = planner.least_kernels();
-    feasibility.ubatch_asked = asked.ubatch_tokens > 0;
+    feasibility.ubatch_asked = asked.model.context.ubatch_tokens > 0;
     feasibility.shares.assign(shares_of_all.begin(), shares_of_all.end());
-    for (const uint32_t ctx_tokens : contexts_of(asked.ctx_tokens, planner.layout().context_length)) {
+    for (const uint32_t ctx_tokens : contexts_of(asked.model.context.ctx_tokens, planner.layout().context_length)) {
         const FixedBytes fixed = planner.least(ctx_tokens);
         FeasibilityRow row{ctx_tokens, planner.least_ubatch(ctx_tokens), {}};
         for (const double share : feasibility.shares) {
@@ -267,8 +267,8 @@ Feasibility feasibility_of(Planner &planner, const EngineOptions &asked) {
     return feasibility;
 }
 
-int plan_all(const EngineOptions &options, bool as_json) {
-    Planner planner(options);
+int plan_all(const OpenOptions &options, bool as_json) {
+    Planner planner({options.model}, options.runtime);
     const Feasibility feasibility = feasibility_of(planner, options);
     print_now(as_json ? feasibility_json(feasibility) : feasibility_table(feasibility));
     const bool any = std::ranges::any_of(feasibility.rows, [](const FeasibilityRow &row) {
@@ -277,7 +277,7 @@ int plan_all(const EngineOptions &options, bool as_json) {
     return any ? 0 : exit_code(ErrorKind::budget);
 }
 
-int plan_one(const EngineOptions &options, const std::string &trace_path, bool as_json) {
+int plan_one(const OpenOptions &options, const std::string &trace_path, bool as_json) {
     const PlanReport report = report_of(options, trace_path);
     print_now(as_json ? plan_json(report) : plan_table(report));
     if (report.refusal) {
@@ -287,9 +287,9 @@ int plan_one(const EngineOptions &options, const std::string &trace_path, bool a
 }
 
 int plan(const PlanFlags &flags) {
-    EngineOptions options = engine_options(flags.engine, flags.ram);
+    OpenOptions options = with_budget(flags.open, flags.budget);
     if (!flags.cache.empty()) {
-        options.wishes.cache_share =
+        options.runtime.wishes.cache_share =
             parse_percent(flags.cache.ends_with('%') ? flags.cache : flags.cache + "%", "--cache");
     }
     const bool as_json = flags.output == "json";
@@ -303,8 +303,8 @@ void add_plan(CLI::App &app, CommandBody &body) {
     CLI::App *command =
         app.add_subcommand("plan", "show how a budget would be shared out, and whether it suffices; reads no weight");
     const std::string memory = "Model and memory";
-    add_budget_flag(*command, flags->ram);
-    add_engine_flags(*command, flags->engine);
+    add_budget_flag(*command, flags->budget);
+    add_model_flags(*command, flags->open);
     CLI::Option *cache =
         command
             ->add_option("--cache", flags->cache,

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "cli/plan/expected_hits.h"
-#include "engine/engine.h"
+#include "compute/compute.h"
 
 #include <cstdint>
 #include <optional>

@@ -6,7 +6,7 @@
 #include "cli/bench/slice_rate.h"
 #include "cli/command.h"
 #include "cli/console/terminal.h"
-#include "cli/flags/engine_flags.h"
+#include "cli/flags/model_flags.h"
 #include "cli/probe/report.h"
 #include "cli/probe/target.h"
 #include "plan/plan.h"
@@ -30,8 +30,7 @@ struct ProbeFlags {
     double seconds = 5;
     uint32_t threads = 0;
     uint64_t seed = 1;
-    std::string io_backend = "auto";
-    std::string direct_io = "auto";
+    ReaderOptions reader;
     std::string output = "md";
 };
 
@@ -79,7 +78,7 @@ int probe(const ProbeFlags &flags) {
     wanted.paths = result.target.paths;
     wanted.request_bytes = sizes_of(flags, result.target);
     wanted.depths = flags.depths;
-    wanted.reader = reader_options(flags.io_backend, flags.direct_io);
+    wanted.reader = flags.reader;
     wanted.seed = flags.seed;
     const auto n_sample = static_cast<double>(2 * wanted.request_bytes.size() * wanted.depths.size());
     wanted.seconds_per_sample = flags.seconds * (1 - memory_seconds_share) / n_sample;
@@ -118,7 +117,7 @@ void add_probe(CLI::App &app, CommandBody &body) {
         ->check(CLI::Range(0U, 4096U));
     command->add_option("--seed", flags->seed, "of the order of random reads")->capture_default_str();
     add_output_flag(*command, flags->output);
-    add_reader_flags(*command, flags->io_backend, flags->direct_io);
+    add_reader_flags(*command, flags->reader);
     command->callback([flags, &body] { body = [flags] { return probe(*flags); }; });
 }
 

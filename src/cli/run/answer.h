@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/console/signals.h"
-#include "engine/engine.h"
+#include "session/session.h"
 
 #include <cstdint>
 #include <string>
@@ -12,24 +12,20 @@ namespace larder {
 class Answerer {
   public:
     // `n_predict` tokens at most; below 0: until the model ends the answer or the context is full.
-    Answerer(Engine &engine, Session &session, Signals &signals, int32_t n_predict)
-        : engine_(engine), session_(session), signals_(signals), n_predict_(n_predict) {}
+    Answerer(OpenModel &model, Session &session, Signals &signals, int32_t n_predict)
+        : model_(model), session_(session), signals_(signals), n_predict_(n_predict) {}
 
     // With `echo` the prompt is printed before its answer, if the session takes it. Returns what was said, which is cut
     // short where the user stopped it. Throws what the session throws.
     std::string answer(const std::string &prompt, bool echo = false);
 
-    // An answer was made from a file that was written to meanwhile; that was said.
-    [[nodiscard]] bool spoiled() const { return spoiled_; }
-
   private:
     std::string generate();
 
-    Engine &engine_;
+    OpenModel &model_;
     Session &session_;
     Signals &signals_;
     int32_t n_predict_;
-    bool spoiled_ = false;
 };
 
 } // namespace larder

@@ -12,9 +12,9 @@ namespace {
 
 class Chat {
   public:
-    Chat(Answerer &answerer, const Engine &engine, Signals &signals, const ChatOptions &options)
-        : answerer_(answerer), engine_(engine), signals_(signals), system_prompt_(options.system_prompt),
-          templated_(engine.has_chat_template() && !options.raw), terminal_(isatty(STDIN_FILENO) != 0) {
+    Chat(Answerer &answerer, const OpenModel &model, Signals &signals, const ChatOptions &options)
+        : answerer_(answerer), model_(model), signals_(signals), system_prompt_(options.system_prompt),
+          templated_(model.has_chat_template() && !options.raw), terminal_(isatty(STDIN_FILENO) != 0) {
         clear();
         if (terminal_ && !options.quiet) {
             say("Type a message and press Enter. /clear forgets the conversation, /exit or Ctrl-D ends, "
@@ -33,7 +33,7 @@ class Chat {
                 send(line);
             }
         }
-        return code_ == 0 && answerer_.spoiled() ? 1 : code_;
+        return code_;
     }
 
   private:
@@ -62,7 +62,7 @@ class Chat {
         try {
             if (templated_) {
                 messages_.push_back({"user", line});
-                messages_.push_back({"assistant", answerer_.answer(engine_.render_chat(messages_))});
+                messages_.push_back({"assistant", answerer_.answer(model_.render_chat(messages_))});
             } else {
                 text_ += line;
                 text_ += answerer_.answer(text_);
@@ -79,7 +79,7 @@ class Chat {
     }
 
     Answerer &answerer_;
-    const Engine &engine_;
+    const OpenModel &model_;
     Signals &signals_;
     std::string system_prompt_;
     bool templated_;
@@ -91,8 +91,8 @@ class Chat {
 
 } // namespace
 
-int run_chat(Answerer &answerer, const Engine &engine, Signals &signals, const ChatOptions &options) {
-    return Chat(answerer, engine, signals, options)();
+int run_chat(Answerer &answerer, const OpenModel &model, Signals &signals, const ChatOptions &options) {
+    return Chat(answerer, model, signals, options)();
 }
 
 } // namespace larder

@@ -3,7 +3,7 @@
 
 #include "cli/console/signals.h"
 #include "cli/run/answer.h"
-#include "engine/engine.h"
+#include "session/open_model.h"
 
 #include <string>
 
@@ -17,6 +17,6 @@ struct ChatOptions {
 
 // Until the input ends, /exit or a signal. Returns the exit code: a failed answer is reported and the chat goes on, but
 // it is not forgotten.
-int run_chat(Answerer &answerer, const Engine &engine, Signals &signals, const ChatOptions &options);
+int run_chat(Answerer &answerer, const OpenModel &model, Signals &signals, const ChatOptions &options);
 
 } // namespace larder

@@ -42,13 +42,13 @@ std::filesystem::path profile_folder() {
 }
 
 // "2G" and "2048M" are one budget; a share of what the machine gives stays one, whatever it gives.
-std::string budget_key(const std::string &ram) {
-    return ram.empty() || ram.ends_with('%') ? ram : std::to_string(parse_bytes(ram, "--ram"));
+std::string budget_key(const Budget &budget) {
+    return !budget.bytes || budget.text.ends_with('%') ? budget.text : std::to_string(*budget.bytes);
 }
 
-std::string key_of(const ModelLayout &layout, const std::string &ram) {
+std::string key_of(const ModelLayout &layout, const Budget &budget) {
     std::string facts =
-        fmt::format("{}\n{}\n{}\n{}\n", layout.architecture, layout.name, layout.total_bytes, budget_key(ram));
+        fmt::format("{}\n{}\n{}\n{}\n", layout.architecture, layout.name, layout.total_bytes, budget_key(budget));
     for (const TensorInfo &tensor : layout.tensors) {
         facts += fmt::format("{} {} {}\n", tensor.name, tensor.type, tensor.extent.bytes);
     }
@@ -128,21 +128,8 @@ struct ProfileReader {
     }
 };
 
-// The floor of a plan.
-uint64_t bytes_of_token(const ModelLayout &layout) {
-    uint64_t bytes = 0;
-    for (const SizeClass &size_class : layout.size_classes) {
-        bytes += std::min(size_class.n_slices_per_token, size_class.n_slices) * size_class.slot_bytes;
-    }
-    return bytes;
-}
-
-std::string flash_attention_name(FlashAttention wanted) {
-    return wanted == FlashAttention::automatic ? "auto" : wanted == FlashAttention::on ? "on" : "off";
-}
-
 // Why ubatch and arena are not for these options; empty if they are.
-std::string memory_mismatch(const TuneProfile &profile, uint32_t ctx_tokens, const EngineOptions &options) {
+std::string memory_mismatch(const TuneProfile &profile, uint32_t ctx_tokens, const OpenOptions &options) {
     if (ctx_tokens > profile.ctx_tokens) {
         return fmt::format("with -c {}", profile.ctx_tokens);
     }
@@ -157,13 +144,14 @@ std::string memory_mismatch(const TuneProfile &profile, uint32_t ctx_tokens, con
 
 } // namespace
 
-MemoryFlags memory_flags(const EngineOptions &options) {
-    const std::optional<uint64_t> &reserve = options.wishes.reserve_bytes;
-    return {{"-np", std::to_string(options.sequences)},
-            {"-ctk", options.cache_type_k},
-            {"-ctv", options.cache_type_v},
-            {"-fa", flash_attention_name(options.flash_attention)},
-            {"--kernels", options.kernels ? std::string(to_string(*options.kernels)) : "auto"},
+MemoryFlags memory_flags(const OpenOptions &options) {
+    const ContextSpec &context = options.model.context;
+    const std::optional<uint64_t> &reserve = options.runtime.wishes.reserve_bytes;
+    return {{"-np", std::to_string(context.sequences)},
+            {"-ctk", context.cache_type_k},
+            {"-ctv", context.cache_type_v},
+            {"-fa", std::string(to_string(context.flash_attention))},
+            {"--kernels", options.model.kernels ? std::string(to_string(*options.model.kernels)) : "auto"},
             {"--reserve", reserve ? std::to_string(*reserve) : "default"}};
 }
 
@@ -178,8 +166,8 @@ bool any_profile() {
     return !std::filesystem::is_empty(profile_folder(), error) && !error;
 }
 
-std::string profile_path(const ModelLayout &layout, const std::string &ram) {
-    return (profile_folder() / (key_of(layout, ram) + ".json")).string();
+std::string profile_path(const ModelLayout &layout, const Budget &budget) {
+    return (profile_folder() / (key_of(layout, budget) + ".json")).string();
 }
 
 void check_profile_writable(const std::string &path) {
@@ -229,34 +217,36 @@ std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayo
         reader.number<uint32_t>("ubatch_tokens", 1, std::min(profile.ctx_tokens, ubatch_tokens_max));
     profile.tuning.io_depth = reader.number<uint32_t>("io_depth", 1, io_depth_max);
     profile.tuning.arena_bytes = reader.number<uint64_t>("arena_bytes", 0, all_experts_bytes(layout));
-    if (profile.tuning.arena_bytes > 0 && profile.tuning.arena_bytes < bytes_of_token(layout)) {
+    if (profile.tuning.arena_bytes > 0 && profile.tuning.arena_bytes < floor_bytes(layout)) {
         throw no_profile(path, "its arena_bytes do not hold one token's experts");
     }
     return profile.processors == usable_processors() ? std::optional(profile) : std::nullopt;
 }
 
 AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path, uint32_t ctx_tokens,
-                             EngineOptions &options) {
+                             OpenOptions &options) {
+    ContextSpec &context = options.model.context;
+    RuntimeOptions &runtime = options.runtime;
     const std::string mismatch = memory_mismatch(profile, ctx_tokens, options);
-    const bool open_ubatch = options.ubatch_tokens == 0;
-    const bool open_arena = !options.wishes.arena_bytes && profile.tuning.arena_bytes > 0;
+    const bool open_ubatch = context.ubatch_tokens == 0;
+    const bool open_arena = !runtime.wishes.arena_bytes && profile.tuning.arena_bytes > 0;
     std::string told;
     const auto tell = [&told](const std::string &what) { told += (told.empty() ? "" : ", ") + what; };
-    if (options.threads == 0) {
-        options.threads = profile.tuning.threads;
-        tell(fmt::format("threads {}", options.threads));
+    if (context.threads == 0) {
+        context.threads = profile.tuning.threads;
+        tell(fmt::format("threads {}", context.threads));
     }
     if (open_ubatch && mismatch.empty()) {
-        options.ubatch_tokens = profile.tuning.ubatch_tokens;
-        tell(fmt::format("ubatch {}", options.ubatch_tokens));
+        context.ubatch_tokens = profile.tuning.ubatch_tokens;
+        tell(fmt::format("ubatch {}", context.ubatch_tokens));
     }
     if (open_arena && mismatch.empty()) {
-        options.wishes.arena_bytes = profile.tuning.arena_bytes;
+        runtime.wishes.arena_bytes = profile.tuning.arena_bytes;
         tell(fmt::format("arena at most {}", format_bytes(profile.tuning.arena_bytes)));
     }
-    if (options.reader.depth == 0) {
-        options.reader.depth = profile.tuning.io_depth;
-        tell(fmt::format("read depth {}", options.reader.depth));
+    if (runtime.reader.depth == 0) {
+        runtime.reader.depth = profile.tuning.io_depth;
+        tell(fmt::format("read depth {}", runtime.reader.depth));
     }
     const bool any = !told.empty();
     told += any ? ", as larder tune found" : "";

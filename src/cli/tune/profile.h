@@ -5,7 +5,7 @@
 // was measured with, and is not used with others.
 #pragma once
 
-#include "cli/flags/engine_flags.h"
+#include "cli/flags/model_flags.h"
 #include "layout/layout.h"
 #include "lab/tune/tune.h"
 
@@ -17,7 +17,7 @@ namespace larder {
 
 // What besides the context decides how much memory is left for ubatch and arena: by flag, as text.
 using MemoryFlags = std::map<std::string, std::string>;
-MemoryFlags memory_flags(const EngineOptions &options);
+MemoryFlags memory_flags(const OpenOptions &options);
 
 struct TuneProfile {
     Tuning tuning;
@@ -31,8 +31,8 @@ struct TuneProfile {
 
 // Whether there is a profile of any model.
 bool any_profile();
-// Where the profile of a model under a budget lies, whether it exists or not. `ram` as the user gave it.
-std::string profile_path(const ModelLayout &layout, const std::string &ram);
+// Where the profile of a model under a budget lies, whether it exists or not.
+std::string profile_path(const ModelLayout &layout, const Budget &budget);
 
 // Makes the folder of the profile. Throws Error(io) if write_profile() would; whatever is there stays as it is.
 void check_profile_writable(const std::string &path);
@@ -49,7 +49,7 @@ struct AppliedProfile {
 // Fills in what the user left open of `options`. Ubatch and arena are left out where memory is shared out otherwise
 // than in the trials: with a longer context (`ctx_tokens` is the one to be) or other memory flags.
 AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path, uint32_t ctx_tokens,
-                             EngineOptions &options);
+                             OpenOptions &options);
 
 uint32_t usable_processors();
 

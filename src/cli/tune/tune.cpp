@@ -9,8 +9,9 @@
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
+#include "cli/flags/numbers.h"
 #include "cli/tune/profile.h"
-#include "cli/tune/side.h"
+#include "cli/tune/start.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -23,11 +24,12 @@ namespace larder {
 
 namespace {
 
+constexpr int64_t tokens_max = 1 << 24;
 constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
 
 struct TuneFlags {
-    BenchFlags bench; // its engine flags are where the search begins
-    std::string ram;
+    BenchFlags bench; // its options are where the search begins
+    Budget budget;
     BenchTest job = {128, 32, 0};
     uint32_t gain_percent = 3;
     std::string profile;
@@ -42,31 +44,32 @@ template <typename Value> void add_once(std::vector<Value> &values, Value value)
 }
 
 // What the user has named is not varied.
-TuneSpace space_of(const EngineFlags &flags, const StartingPoint &start) {
+TuneSpace space_of(const OpenOptions &named, const StartingPoint &start) {
     TuneSpace space;
     const auto processors = usable_processors();
     space.threads = {start.threads};
     for (const uint32_t threads : {processors, processors / 2, start.threads / 2}) {
-        if (flags.threads < 1 && threads > 0) {
+        if (named.model.context.threads == 0 && threads > 0) {
             add_once(space.threads, threads);
         }
     }
     space.ubatch_tokens = {start.ubatch_tokens};
     for (const uint32_t tokens : {1024U, 512U, 256U, 128U, 64U}) {
-        if (flags.options.ubatch_tokens == 0 && tokens <= start.ctx_tokens) {
+        if (named.model.context.ubatch_tokens == 0 && tokens <= start.ctx_tokens) {
             add_once(space.ubatch_tokens, tokens);
         }
     }
     space.arena_bytes = {0};
     for (const uint64_t part : {3U, 2U}) {
         const uint64_t bytes = start.arena_bytes / 4 * part;
-        if (flags.arena.empty() && bytes >= start.floor_bytes && bytes > 0) {
+        if (!named.runtime.wishes.arena_bytes && bytes >= start.floor_bytes && bytes > 0) {
             space.arena_bytes.push_back(bytes);
         }
     }
-    space.io_depth = {flags.io_depth > 0 ? flags.io_depth : default_read_depth};
+    const uint32_t named_depth = named.runtime.reader.depth;
+    space.io_depth = {named_depth > 0 ? named_depth : default_read_depth};
     for (const uint32_t depth : {16U, 4U}) {
-        if (flags.io_depth == 0 && start.arena_bytes > 0) {
+        if (named_depth == 0 && start.arena_bytes > 0) {
             add_once(space.io_depth, depth);
         }
     }
@@ -80,14 +83,14 @@ class JobRunner {
 
     std::optional<double> measure(const Tuning &tuning) {
         BenchFlags flags = flags_.bench;
-        flags.engine.threads = static_cast<int32_t>(tuning.threads);
-        flags.engine.options.ubatch_tokens = tuning.ubatch_tokens;
-        flags.engine.io_depth = tuning.io_depth;
+        flags.open.model.context.threads = tuning.threads;
+        flags.open.model.context.ubatch_tokens = tuning.ubatch_tokens;
+        flags.open.runtime.reader.depth = tuning.io_depth;
         if (tuning.arena_bytes > 0) {
-            flags.engine.arena = std::to_string(tuning.arena_bytes);
+            flags.open.runtime.wishes.arena_bytes = tuning.arena_bytes;
         }
         BenchRow row;
-        row.ram = flags_.ram;
+        row.budget = flags_.budget;
         row.test = flags_.job;
         BenchRunner runner(flags);
         hold(&runner);
@@ -97,8 +100,7 @@ class JobRunner {
             stop();
         }
         last_error_ = row.error;
-        last_exit_code_ = row.exit_code;
-        if (!row.error.empty() || row.repetitions.empty()) {
+        if (row.error || row.repetitions.empty()) {
             return std::nullopt;
         }
         double seconds = row.repetitions.front().wall_ms / 1000;
@@ -116,8 +118,7 @@ class JobRunner {
         }
     }
     [[nodiscard]] bool stopped() const { return stopped_; }
-    [[nodiscard]] const std::string &last_error() const { return last_error_; }
-    [[nodiscard]] int last_exit_code() const { return last_exit_code_; }
+    [[nodiscard]] const std::optional<Error> &last_error() const { return last_error_; }
 
   private:
     void hold(BenchRunner *runner) {
@@ -132,8 +133,7 @@ class JobRunner {
     std::atomic<bool> stopped_{false};
     std::mutex mutex_;
     BenchRunner *runner_ = nullptr; // guarded by mutex_
-    std::string last_error_;
-    int last_exit_code_ = 0;
+    std::optional<Error> last_error_;
 };
 
 std::string arena_text(const Tuning &tuning) {
@@ -164,7 +164,7 @@ void print_result(const TuneFlags &flags, const TuneResult &result, const std::s
     if (flags.output == "json") {
         nlohmann::ordered_json json = {
             {"job", flags.job.name()},
-            {"ram", flags.ram},
+            {"ram", flags.budget.text},
             {"profile", path.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(path)},
             {"best", json_of(result.best)},
             {"trials", nlohmann::ordered_json::array()}};
@@ -186,7 +186,7 @@ void print_result(const TuneFlags &flags, const TuneResult &result, const std::s
 }
 
 uint32_t context_of(const TuneFlags &flags) {
-    const uint32_t given = flags.bench.engine.options.ctx_tokens;
+    const uint32_t given = flags.bench.open.model.context.ctx_tokens;
     const uint32_t needed = flags.job.n_token() + 1;
     if (given > 0 && given < needed) {
         throw Error(ErrorKind::usage, fmt::format("-c: the job needs {} tokens of context", needed),
@@ -197,7 +197,7 @@ uint32_t context_of(const TuneFlags &flags) {
 
 // Before anything is touched, and not after all trials.
 void check_output(const TuneFlags &flags, const std::string &path) {
-    std::vector<NamedFile> inputs = model_files("-m", flags.bench.engine.options.model_path);
+    std::vector<NamedFile> inputs = model_files("-m", flags.bench.open.model.path);
     inputs.push_back({"-f", flags.bench.prompt_file});
     refuse_overwriting(inputs, {{"--profile", path}});
     check_profile_writable(path);
@@ -209,15 +209,15 @@ int tune(TuneFlags &flags) {
         throw Error(ErrorKind::usage, "there is no job to tune for", "give -p or -n");
     }
     context_of(flags);
-    ModelLayout layout = open_layout(flags.bench.engine.options.model_path);
+    ModelLayout layout = open_layout(flags.bench.open.model.path);
     layout.metadata.reset(); // the trials may need what it takes
-    const std::optional<StartingPoint> start = planned_in_side(flags.bench.engine, flags.ram);
+    const std::optional<StartingPoint> start = starting_point(with_budget(flags.bench.open, flags.budget));
     if (!start) {
         return exit_interrupted;
     }
-    flags.bench.engine.options.ctx_tokens = start->ctx_tokens; // run's default, not the shortest that the job needs
-    const TuneSpace space = space_of(flags.bench.engine, *start);
-    const std::string path = flags.profile.empty() ? profile_path(layout, flags.ram) : flags.profile;
+    flags.bench.open.model.context.ctx_tokens = start->ctx_tokens; // run's default, not the shortest that the job needs
+    const TuneSpace space = space_of(flags.bench.open, *start);
+    const std::string path = flags.profile.empty() ? profile_path(layout, flags.budget) : flags.profile;
 
     check_output(flags, path);
 
@@ -227,7 +227,7 @@ int tune(TuneFlags &flags) {
         const std::optional<double> seconds = runner.measure(tuning);
         if (!flags.quiet && !runner.stopped()) {
             say("tune: threads {}, ubatch {}, arena {}, read depth {}: {}\n", tuning.threads, tuning.ubatch_tokens,
-                arena_text(tuning), tuning.io_depth, seconds ? fmt::format("{:.3f} s", *seconds) : runner.last_error());
+                arena_text(tuning), tuning.io_depth, seconds ? fmt::format("{:.3f} s", *seconds) : runner.last_error()->what());
         }
         return seconds;
     };
@@ -238,13 +238,13 @@ int tune(TuneFlags &flags) {
         return exit_interrupted; // half a search is not a profile
     }
     if (!result.best.seconds) {
-        throw side_error(runner.last_error(), runner.last_exit_code()).within("the job could not be run once");
+        throw runner.last_error()->within("the job could not be run once");
     }
     std::optional<Error> unwritten;
     try {
         write_profile(path, layout,
                       {result.best.tuning, *result.best.seconds, flags.job.name(), start->ctx_tokens,
-                       memory_flags(engine_options(flags.bench.engine, "")), usable_processors(), flags.ram});
+                       memory_flags(flags.bench.open), usable_processors(), flags.budget.text});
     } catch (const Error &error) { // what the trials found is not lost
         unwritten = error;
     }
@@ -262,26 +262,28 @@ void add_tune(CLI::App &app, CommandBody &body) {
     flags->bench.repetitions = 1;
     CLI::App *command = app.add_subcommand(
         "tune", "find the best threads, ubatch, arena and read depth for a model on this machine, for larder run");
-    add_budget_flag(*command, flags->ram);
-    add_engine_flags(*command, flags->bench.engine);
+    add_budget_flag(*command, flags->budget);
+    add_model_flags(*command, flags->bench.open);
     const std::string group = "Job";
-    command->add_option("-p,--n-prompt", flags->job.n_prompt, "tokens of prefill")->capture_default_str()->group(group);
-    command->add_option("-n,--n-gen", flags->job.n_gen, "tokens of decode")->capture_default_str()->group(group);
+    add_integer(*command, "-p,--n-prompt", flags->job.n_prompt, 0, tokens_max, "tokens of prefill")
+        ->default_str("128")
+        ->group(group);
+    add_integer(*command, "-n,--n-gen", flags->job.n_gen, 0, tokens_max, "tokens of decode")
+        ->default_str("32")
+        ->group(group);
     CLI::Option *prompt =
         command->add_option("--prompt", flags->bench.prompt, "the text to read (default: random tokens)")->group(group);
     command->add_option("-f,--file", flags->bench.prompt_file, "the same from a file")->excludes(prompt)->group(group);
-    command->add_option("-r,--repetitions", flags->bench.repetitions, "of the job in each trial; the fastest counts")
-        ->check(CLI::Range(1U, 1000U))
-        ->capture_default_str()
+    add_integer(*command, "-r,--repetitions", flags->bench.repetitions, 1, 1000,
+                "of the job in each trial; the fastest counts")
+        ->default_str("1")
         ->group(group);
-    command->add_option("--gain", flags->gain_percent, "percent that a setting must gain to be taken")
-        ->check(CLI::Range(0U, 100U))
-        ->capture_default_str();
+    add_integer(*command, "--gain", flags->gain_percent, 0, 100, "percent that a setting must gain to be taken")
+        ->default_str("3");
     command->add_option("--profile", flags->profile, "write the profile to this file (default: where run finds it)");
     add_output_flag(*command, flags->output);
     command->add_flag("-q,--quiet", flags->quiet, "print the result only");
     command->callback([flags, &body] { body = [flags] { return tune(*flags); }; });
-    add_tune_side(app, body);
 }
 
 } // namespace larder

@@ -1,8 +1,8 @@
-// logits_file.h — tokens and logits of every position in a file that one side of verify writes and another follows,
+// logits_file.h — tokens and logits of every position in a file that one process of verify writes and another follows,
 // where logits cannot be equal to the bit: a position is an int32 token and n_vocab floats.
 #pragma once
 
-#include "engine/engine.h"
+#include "session/open_model.h"
 
 #include <fstream>
 #include <optional>

@@ -11,8 +11,8 @@ namespace larder {
 
 namespace {
 
-nlohmann::ordered_json figures_of(const nlohmann::ordered_json &figures) {
-    nlohmann::ordered_json kept;
+Json figures_of(const Json &figures) {
+    Json kept;
     for (const char *name : {"budget_bytes", "budget_source", "arena_bytes", "peak_rss_bytes", "vm_swap_bytes",
                              "bytes_read", "hit_rate", "expert_hits", "expert_misses", "evictions", "prompt_tok_s",
                              "decode_tok_s", "io_backend", "direct_io", "kernels", "ubatch_tokens"}) {
@@ -21,20 +21,20 @@ nlohmann::ordered_json figures_of(const nlohmann::ordered_json &figures) {
     return kept;
 }
 
-nlohmann::ordered_json stock_figures(const Stock &stock) {
-    nlohmann::ordered_json kept;
+Json stock_figures(const Stock &stock) {
+    Json kept;
     for (const char *name : {"kernels", "peak_rss_bytes", "vm_swap_bytes", "prompt_tok_s", "decode_tok_s"}) {
-        kept[name] = stock.side.figures.at(name);
+        kept[name] = stock.run.figures.at(name);
     }
     return kept;
 }
 
 } // namespace
 
-nlohmann::ordered_json evidence(const std::string &model_path, const std::string &against,
+Json evidence(const std::string &model_path, const std::string &against,
                                 const std::list<Stock> &stocks, const std::vector<Row> &rows) {
-    const VerifySide &stock = stocks.front().side;
-    nlohmann::ordered_json json = {{"model", model_path},
+    const VerifyRun &stock = stocks.front().run;
+    Json json = {{"model", model_path},
                                    {"against", against},
                                    {"prompt_tokens", stock.figures.at("prompt_tokens")},
                                    {"decode_tokens", stock.figures.at("decode_tokens")},
@@ -42,14 +42,14 @@ nlohmann::ordered_json evidence(const std::string &model_path, const std::string
                                    {"threads", stock.figures.at("threads")},
                                    {"positions", stock.rows.size()},
                                    {"stock", stock_figures(stocks.front())},
-                                   {"stocks", nlohmann::ordered_json::array()},
-                                   {"runs", nlohmann::ordered_json::array()}};
+                                   {"stocks", Json::array()},
+                                   {"runs", Json::array()}};
     for (const Stock &of_path : stocks) {
         json["stocks"].push_back(stock_figures(of_path));
     }
     bool all_passed = true;
     for (const Row &row : rows) {
-        nlohmann::ordered_json run = figures_of(row.side.figures);
+        Json run = figures_of(row.run.figures);
         run["against_kernels"] = row.stock->kernels;
         if (row.errors) {
             run["mean_error"] = row.errors->mean;
@@ -76,7 +76,7 @@ void print_head() {
     std::fflush(stdout);
 }
 
-void print_line(const std::string &name, const nlohmann::ordered_json &figures, const std::string &equal) {
+void print_line(const std::string &name, const Json &figures, const std::string &equal) {
     const bool streams = figures.at("arena_bytes").get<uint64_t>() > 0;
     const auto bytes = [&](const char *key) { return format_bytes(figures.at(key).get<uint64_t>()); };
     fmt::print("{:<14} {:>11} {:>6} {:>11} {:>9} {:>10} {:>9.2f} {:>9.2f}  {}\n", name, bytes("peak_rss_bytes"),

@@ -1,7 +1,7 @@
 // report.h — what `larder verify` found: lines of a table while it runs, and the evidence as JSON.
 #pragma once
 
-#include "cli/verify/side.h"
+#include "cli/verify/task.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,7 +20,7 @@ constexpr double error_bound = 2;
 // Stock llama.cpp on one path of kernels.
 struct Stock {
     std::string kernels;
-    VerifySide side;
+    VerifyRun run;
 };
 
 // Of the logits of all positions against those of stock's repacked path, as parts of a position's largest logit.
@@ -33,7 +33,7 @@ struct Errors {
 
 struct Row { // of the evidence
     std::string ram;
-    VerifySide side;
+    VerifyRun run;
     const Stock *stock;
     std::optional<size_t> difference; // the first position that is not equal; none where that is not asked
     std::optional<Errors> errors;     // of kernels without a twin
@@ -41,11 +41,11 @@ struct Row { // of the evidence
 };
 
 // All that was found, with `all_passed` over the rows.
-nlohmann::ordered_json evidence(const std::string &model_path, const std::string &against,
+Json evidence(const std::string &model_path, const std::string &against,
                                 const std::list<Stock> &stocks, const std::vector<Row> &rows);
 
-// To standard output, now: the next side may print to standard error.
+// To standard output, now: the next process may print to standard error.
 void print_head();
-void print_line(const std::string &name, const nlohmann::ordered_json &figures, const std::string &equal);
+void print_line(const std::string &name, const Json &figures, const std::string &equal);
 
 } // namespace larder

@@ -6,9 +6,12 @@
 #include "cli/console/output_files.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/text_file.h"
-#include "cli/flags/engine_flags.h"
+#include "cli/flags/model_flags.h"
+#include "cli/flags/numbers.h"
+#include "cli/plan/task.h"
 #include "cli/verify/report.h"
-#include "cli/verify/side.h"
+#include "cli/verify/task.h"
+#include "runtime/spec_json.h"
 
 #include <fmt/format.h>
 
@@ -34,8 +37,8 @@ constexpr const char *prompt_default =
     "carry back more than the table will hold. Explain how this is like the memory of a computer, step by step.";
 
 struct VerifyFlags {
-    EngineFlags engine;
-    std::vector<std::string> ram;
+    OpenOptions open;
+    std::vector<Budget> budgets;
     std::string prompt = prompt_default;
     std::string prompt_file;
     std::string against;
@@ -43,7 +46,7 @@ struct VerifyFlags {
     std::string out = "ab-test.json";
 };
 
-// The first row at which two sides differ, if they do.
+// The first row at which two runs differ, if they do.
 std::optional<size_t> first_difference(const std::vector<LogitsRow> &a, const std::vector<LogitsRow> &b) {
     const size_t n = std::min(a.size(), b.size());
     for (size_t i = 0; i < n; i++) {
@@ -54,7 +57,7 @@ std::optional<size_t> first_difference(const std::vector<LogitsRow> &a, const st
     return a.size() == b.size() ? std::nullopt : std::optional(n);
 }
 
-// All logits of stock's, for the sides that have no twin to compare with them. Gone at the end.
+// All logits of stock's, for the runs that have no twin to compare with them. Gone at the end.
 class TemporaryFile {
   public:
     TemporaryFile() : path_((std::filesystem::temp_directory_path() / "larder-verify-XXXXXX").string()) {
@@ -72,136 +75,117 @@ class TemporaryFile {
     std::string path_;
 };
 
-double mean_error(const VerifySide &side) {
+double mean_error(const VerifyRun &run) {
     double sum = 0;
-    for (const LogitsRow &row : side.rows) {
+    for (const LogitsRow &row : run.rows) {
         sum += static_cast<double>(row.error);
     }
-    return sum / static_cast<double>(std::max<size_t>(1, side.rows.size()));
+    return sum / static_cast<double>(std::max<size_t>(1, run.rows.size()));
 }
 
-Errors errors_of(const VerifySide &side, const VerifySide &stock, double stocks_mean) {
-    Errors errors{mean_error(side), 0, 0, stocks_mean};
-    for (size_t i = 0; i < std::min(side.rows.size(), stock.rows.size()); i++) {
-        errors.largest = std::max(errors.largest, static_cast<double>(side.rows[i].error));
-        errors.same_top += side.rows[i].top == stock.rows[i].top ? 1 : 0;
+Errors errors_of(const VerifyRun &run, const VerifyRun &stock, double stocks_mean) {
+    Errors errors{mean_error(run), 0, 0, stocks_mean};
+    for (size_t i = 0; i < std::min(run.rows.size(), stock.rows.size()); i++) {
+        errors.largest = std::max(errors.largest, static_cast<double>(run.rows[i].error));
+        errors.same_top += run.rows[i].top == stock.rows[i].top ? 1 : 0;
     }
     return errors;
 }
 
-std::vector<std::string> arguments_of(const VerifyFlags &flags, const EngineFlags &engine) {
-    std::vector<std::string> arguments = as_arguments(engine);
-    arguments.insert(arguments.begin(), "verify-side");
-    arguments.insert(arguments.end(), {"-p", flags.prompt, "-n", std::to_string(flags.n_predict)});
-    return arguments;
+VerifyJob job_of(const VerifyFlags &flags, const Budget &budget, const std::string &kernels) {
+    VerifyJob job;
+    job.open = with_budget(flags.open, budget);
+    job.open.model.kernels = kernels_named(kernels);
+    job.prompt = flags.prompt;
+    job.n_predict = flags.n_predict;
+    return job;
 }
 
-std::vector<std::string> larders_arguments(const VerifyFlags &flags, const std::string &ram,
-                                           const std::string &kernels) {
-    EngineFlags engine = flags.engine;
-    engine.kernels = kernels;
-    std::vector<std::string> arguments = arguments_of(flags, engine);
-    if (!ram.empty()) {
-        arguments.insert(arguments.end(), {"--ram", ram});
-    }
-    return arguments;
-}
-
-// `logits` is empty, or --write-logits or --reference with a file.
-VerifySide run_stock(const VerifyFlags &flags, const std::string &kernels, const std::vector<std::string> &logits) {
-    EngineFlags engine = flags.engine;
-    engine.kernels = kernels;
+// `job` has what is special about it.
+VerifyRun run_stock(const VerifyFlags &flags, const std::string &kernels, VerifyJob job) {
     if (!flags.against.empty()) {
-        engine.options.model_path = flags.against;
+        job.open.model.path = flags.against;
     }
-    std::vector<std::string> arguments = arguments_of(flags, engine);
-    arguments.emplace_back("--stock");
-    arguments.insert(arguments.end(), logits.begin(), logits.end());
-    VerifySide side = run_verify_side(stock_name, arguments);
-    print_line("stock", side.figures, kernels + " kernels");
-    return side;
+    job.stock = true;
+    VerifyRun run = run_verify_worker(stock_name, job);
+    print_line("stock", run.figures, kernels + " kernels");
+    return run;
 }
 
-// What larder's process will do under one budget.
-struct Planned {
-    std::string kernels;
-    uint32_t ubatch_tokens = 0;
-};
-
-// A budget that will be refused is refused here, before stock llama.cpp has run for an hour.
-Planned planned_with(const VerifyFlags &flags, const std::string &ram) {
-    std::vector<std::string> arguments = larders_arguments(flags, ram, flags.engine.kernels);
-    arguments.emplace_back("--plan");
-    const VerifySide side = run_verify_side("larder", arguments);
-    return {side.figures.at("kernels"), side.figures.at("ubatch_tokens")};
-}
-
-// The path of kernels of each budget, to be named to its side: with another ubatch the plan might choose another. All
-// sides must have the same ubatch, since another one gives other last bits: where the user names none, `flags` get the
-// smallest that any of the budgets would have.
-std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<std::string> &budgets) {
-    std::vector<Planned> planned;
-    for (const std::string &ram : budgets) {
-        engine_options(flags.engine, ram); // a typo is said at once
-        planned.push_back(planned_with(flags, ram));
-    }
-    flags.engine.options.ubatch_tokens = std::ranges::min(planned, {}, &Planned::ubatch_tokens).ubatch_tokens;
+// The path of kernels of each budget, to be named to its worker: with another ubatch the plan might choose another. All
+// workers must have the same ubatch, since another one gives other last bits: where the user names none, `flags` get the
+// smallest that any of the budgets would have. A budget that will be refused is refused here, before stock llama.cpp has
+// run for an hour.
+std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<Budget> &budgets) {
     std::vector<std::string> kernels;
-    for (const Planned &each : planned) {
-        kernels.push_back(each.kernels);
+    uint32_t smallest_ubatch = UINT32_MAX;
+    for (const Budget &budget : budgets) {
+        OpenOptions options = with_budget(flags.open, budget);
+        options.model.context.logits_for_all = true;
+        const std::optional<Json> plan = planned_in_worker(options);
+        if (!plan) {
+            throw Error(ErrorKind::engine, "the process that made the plan was ended");
+        }
+        kernels.push_back(plan->at("kernels"));
+        smallest_ubatch = std::min(smallest_ubatch, plan->at("ubatch_tokens").get<uint32_t>());
     }
+    flags.open.model.context.ubatch_tokens = smallest_ubatch;
     return kernels;
 }
 
-std::string name_of(const std::string &ram) { return ram.empty() ? "larder" : "larder " + ram; }
+std::string name_of(const Budget &budget) { return budget.text.empty() ? "larder" : "larder " + budget.text; }
 
 // To the last bit, each budget with stock on its path.
-std::vector<Row> compare_bits(const VerifyFlags &flags, const std::vector<std::string> &budgets,
+std::vector<Row> compare_bits(const VerifyFlags &flags, const std::vector<Budget> &budgets,
                               const std::vector<std::string> &kernels, std::list<Stock> &stocks) {
     std::vector<Row> rows;
     for (size_t i = 0; i < budgets.size(); i++) {
         auto stock = std::ranges::find(stocks, kernels[i], &Stock::kernels);
         if (stock == stocks.end()) {
-            stocks.push_back({kernels[i], run_stock(flags, kernels[i], {})});
+            stocks.push_back({kernels[i], run_stock(flags, kernels[i], job_of(flags, {}, kernels[i]))});
             stock = std::prev(stocks.end());
         }
         Row row{name_of(budgets[i]),
-                run_verify_side("larder", larders_arguments(flags, budgets[i], kernels[i])),
+                run_verify_worker("larder", job_of(flags, budgets[i], kernels[i])),
                 &*stock,
                 {},
                 {}};
-        row.difference = first_difference(stock->side.rows, row.side.rows);
+        row.difference = first_difference(stock->run.rows, row.run.rows);
         row.passed = !row.difference;
-        print_line(row.ram, row.side.figures,
+        print_line(row.ram, row.run.figures,
                    row.difference ? fmt::format("NO, from position {}", *row.difference)
-                                  : fmt::format("yes, {} positions", stock->side.rows.size()));
+                                  : fmt::format("yes, {} positions", stock->run.rows.size()));
         rows.push_back(std::move(row));
     }
     return rows;
 }
 
 // By how far logits are from stock's repacked path, all on the tokens that stock chose there.
-std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<std::string> &budgets,
+std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<Budget> &budgets,
                                 std::list<Stock> &stocks) {
     const TemporaryFile logits;
-    stocks.push_back({"repacked", run_stock(flags, "repacked", {"--write-logits", logits.path()})});
-    stocks.push_back({"plain", run_stock(flags, "plain", {"--reference", logits.path()})});
+    VerifyJob writes = job_of(flags, {}, "repacked");
+    writes.write_logits = logits.path();
+    stocks.push_back({"repacked", run_stock(flags, "repacked", writes)});
+    VerifyJob compares = job_of(flags, {}, "plain");
+    compares.reference = logits.path();
+    stocks.push_back({"plain", run_stock(flags, "plain", compares)});
     const Stock &repacked = stocks.front();
-    const double stocks_mean = mean_error(stocks.back().side);
+    const double stocks_mean = mean_error(stocks.back().run);
     std::vector<Row> rows;
-    for (const std::string &ram : budgets) {
-        std::vector<std::string> arguments = larders_arguments(flags, ram, "fast");
-        arguments.insert(arguments.end(), {"--reference", logits.path()});
-        Row row{name_of(ram), run_verify_side("larder", arguments), &repacked, {}, {}};
-        row.errors = errors_of(row.side, repacked.side, stocks_mean);
-        row.passed = row.side.rows.size() == repacked.side.rows.size() &&
+    for (const Budget &budget : budgets) {
+        VerifyJob job = job_of(flags, budget, "fast");
+        job.reference = logits.path();
+        Row row{name_of(budget), run_verify_worker("larder", job), &repacked, {}, {}};
+        row.errors = errors_of(row.run, repacked.run, stocks_mean);
+        row.passed = row.run.rows.size() == repacked.run.rows.size() &&
                      row.errors->mean <= error_bound * row.errors->stocks_mean;
         print_line(
-            row.ram, row.side.figures,
+            row.ram, row.run.figures,
             fmt::format("{}: off by {:.1e} on average (stock's two paths by {:.1e}), {:.1e} at most; first token "
                         "the same in {} of {} positions",
                         row.passed ? "close" : "TOO FAR", row.errors->mean, stocks_mean, row.errors->largest,
-                        row.errors->same_top, repacked.side.rows.size()));
+                        row.errors->same_top, repacked.run.rows.size()));
         rows.push_back(std::move(row));
     }
     return rows;
@@ -222,7 +206,7 @@ void throw_if_different(const Row &row) {
 
 // Before anything is touched, and not after an hour.
 void check_output(const VerifyFlags &flags) {
-    std::vector<NamedFile> inputs = model_files("-m", flags.engine.options.model_path);
+    std::vector<NamedFile> inputs = model_files("-m", flags.open.model.path);
     if (!flags.against.empty()) {
         const std::vector<NamedFile> stocks = model_files("--against", flags.against);
         inputs.insert(inputs.end(), stocks.begin(), stocks.end());
@@ -237,15 +221,15 @@ int verify(VerifyFlags &flags) {
     if (!flags.prompt_file.empty()) {
         flags.prompt = read_text_file(flags.prompt_file, "-f", MiB);
     }
-    const std::vector<std::string> budgets = flags.ram.empty() ? std::vector<std::string>{""} : flags.ram;
+    const std::vector<Budget> budgets = flags.budgets.empty() ? std::vector<Budget>(1) : flags.budgets;
     const std::vector<std::string> kernels = plan_all(flags, budgets);
     print_head();
 
     std::list<Stock> stocks; // rows point into it
-    const std::vector<Row> rows = flags.engine.kernels == "fast" ? compare_errors(flags, budgets, stocks)
+    const std::vector<Row> rows = flags.open.model.kernels == Kernels::fast ? compare_errors(flags, budgets, stocks)
                                                                  : compare_bits(flags, budgets, kernels, stocks);
     if (!flags.out.empty()) {
-        const std::string &path = flags.engine.options.model_path;
+        const std::string &path = flags.open.model.path;
         write_file(flags.out, evidence(path, flags.against.empty() ? path : flags.against, stocks, rows).dump(2) + "\n",
                    "--out");
         fmt::print("evidence written to {}\n", flags.out);
@@ -260,23 +244,18 @@ void add_verify(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<VerifyFlags>();
     CLI::App *command =
         app.add_subcommand("verify", "compare larder's logits with stock llama.cpp's, bit for bit, in two processes");
-    add_engine_flags(*command, flags->engine);
-    refuse_bad_budgets(
-        command
-            ->add_option("--ram", flags->ram,
-                         "budgets of larder's process, like 4G,8G or 50% of what the machine or cgroup can give "
-                         "(default: all of that)")
-            ->delimiter(',')
-            ->take_all()
-            ->group("Model and memory"));
+    add_model_flags(*command, flags->open);
+    add_budgets_flag(*command, flags->budgets,
+                     "budgets of larder's process, like 4G,8G or 50% of what the machine or cgroup can give (default: "
+                     "all of that)");
     command->add_option("-p,--prompt", flags->prompt, "the prompt (default: a paragraph of English)");
     command->add_option("-f,--file", flags->prompt_file, "read the prompt from a file");
     command->add_option("--against", flags->against,
                         "another file for stock llama.cpp, as the whole GGUF of a split one (default: the same)");
-    command->add_option("-n,--predict", flags->n_predict, "tokens to decode greedily after it")->capture_default_str();
+    add_integer(*command, "-n,--predict", flags->n_predict, 0, INT32_MAX, "tokens to decode greedily after it")
+        ->default_str("32");
     command->add_option("--out", flags->out, "file for the evidence as JSON; empty for none")->capture_default_str();
     command->callback([flags, &body] { body = [flags] { return verify(*flags); }; });
-    add_verify_side(app, body);
 }
 
 } // namespace larder

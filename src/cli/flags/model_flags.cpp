@@ -1,0 +1,215 @@
+#include "cli/flags/model_flags.h"
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "cli/flags/numbers.h"
+#include "machine/machine.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <map>
+#include <utility>
+
+namespace larder {
+
+namespace {
+
+const std::string memory_group = "Model and memory";
+const std::string computing_group = "Computing and reading";
+
+constexpr int64_t threads_max = 512;    // ggml's GGML_MAX_N_THREADS
+constexpr int64_t sequences_max = 256;  // llama.cpp's LLAMA_MAX_SEQ
+constexpr int64_t tokens_max = INT32_MAX;
+constexpr int64_t io_depth_max = 1024;
+constexpr int64_t io_timeout_max = 86'400;
+
+const std::map<std::string, FlashAttention> flash_attention_names = {{"auto", FlashAttention::automatic},
+                                                                     {"on", FlashAttention::on},
+                                                                     {"1", FlashAttention::on},
+                                                                     {"off", FlashAttention::off},
+                                                                     {"0", FlashAttention::off}};
+const std::map<std::string, IoBackend> io_backend_names = {
+    {"auto", IoBackend::automatic}, {"io_uring", IoBackend::uring}, {"pread", IoBackend::pread}};
+const std::map<std::string, std::optional<Kernels>> kernel_names = {{"auto", std::nullopt},
+                                                                    {"plain", Kernels::plain},
+                                                                    {"mixed", Kernels::mixed},
+                                                                    {"repacked", Kernels::repacked},
+                                                                    {"fast", Kernels::fast}};
+const std::map<std::string, DirectIo> direct_io_names = {
+    {"auto", DirectIo::automatic}, {"required", DirectIo::required}, {"off", DirectIo::off}};
+
+// An option that takes one of these names. Help shows "auto", which each of them has, as the default.
+template <typename Value>
+CLI::Option *add_choice(CLI::App &command, const std::string &name, Value &value,
+                        const std::map<std::string, Value> &names, const std::string &description) {
+    std::vector<std::string> known;
+    for (const auto &[each, ignored] : names) {
+        known.push_back(each);
+    }
+    return detail::add_text_option(command, name, description, "TEXT",
+                                   [&value, &names](const std::string &text) { value = names.at(text); })
+        ->check(CLI::IsMember(known))
+        ->default_str("auto");
+}
+
+CLI::Option *add_size(CLI::App &command, const std::string &name, std::optional<uint64_t> &bytes, bool zero_allowed,
+                      const std::string &description) {
+    return detail::add_text_option(command, name, description, "SIZE",
+                                   [&bytes, name, zero_allowed](const std::string &text) {
+                                       bytes = zero_allowed && text == "0" ? 0 : parse_bytes(text, name);
+                                   });
+}
+
+// llama.cpp's -1 and 0 are the default.
+CLI::Option *add_threads(CLI::App &command, const std::string &names, uint32_t &threads,
+                         const std::string &description) {
+    return detail::add_text_option(command, names, description, "N",
+                                   [&threads, flag = detail::long_name(names)](const std::string &text) {
+                                       const int64_t n = parse_integer(text, flag, -1, threads_max);
+                                       threads = n > 0 ? static_cast<uint32_t>(n) : 0;
+                                   });
+}
+
+void add_memory_flags(CLI::App &command, OpenOptions &options) {
+    ContextSpec &context = options.model.context;
+    PlanWishes &wishes = options.runtime.wishes;
+    add_model_flag(command, options.model.path)->group(memory_group);
+    add_integer(command, "-c,--ctx-size", context.ctx_tokens, 0, tokens_max,
+                "context in tokens (default: the model's, at most 4096)")
+        ->group(memory_group);
+    add_integer(command, "--parallel", context.sequences, 1, sequences_max,
+                "sequences that share the context, each with a recurrent state of its own (default: 1)")
+        ->group(memory_group);
+    add_size(command, "--reserve", wishes.reserve_bytes, true,
+             "memory kept free inside the budget (default: min(budget/16, 1G)); raised where tokenising a long text "
+             "takes more")
+        ->group(memory_group);
+    add_size(command, "--arena", wishes.arena_bytes, false,
+             "at most this much of the budget for experts (default: all there is)")
+        ->group(memory_group);
+    command.add_flag("--overcommit", wishes.overcommit, "accept a budget above what the machine can give")
+        ->group(memory_group);
+    command.add_flag("--mlock", options.runtime.lock_memory, "keep all of it out of swap")->group(memory_group);
+    command.add_option("--cache-type-k,--ctk", context.cache_type_k, "type of the K cache")
+        ->capture_default_str()
+        ->group(memory_group);
+    command.add_option("--cache-type-v,--ctv", context.cache_type_v, "type of the V cache")
+        ->capture_default_str()
+        ->group(memory_group);
+}
+
+void add_computing_flags(CLI::App &command, OpenOptions &options) {
+    ContextSpec &context = options.model.context;
+    add_threads(command, "-t,--threads", context.threads, "threads for decode (default: physical cores)")
+        ->group(computing_group);
+    add_threads(command, "--threads-batch", context.threads_batch, "threads for prefill (default: as -t)")
+        ->group(computing_group);
+    add_integer(command, "--ubatch-size", context.ubatch_tokens, 0, tokens_max,
+                "tokens computed at once in prefill (default: chosen by the plan, at most 512, or the context, if "
+                "that is shorter)")
+        ->group(computing_group);
+    add_choice(command, "--flash-attn", context.flash_attention, flash_attention_names,
+               "flash attention: auto, on or off")
+        ->group(computing_group);
+    add_choice(command, "--kernels", options.model.kernels, kernel_names,
+               "plain (as llama.cpp --no-repack), repacked (as llama.cpp's default), mixed (experts plain, the rest "
+               "repacked), fast (no bit-equal twin), or auto: repacked if all experts fit, else mixed")
+        ->group(computing_group);
+    add_reader_flags(command, options.runtime.reader);
+    add_integer(command, "--io-depth", options.runtime.reader.depth, 1, io_depth_max,
+                fmt::format("reads under way at once (default: {})", default_read_depth))
+        ->group(computing_group);
+    detail::add_text_option(command, "--io-timeout",
+                            "seconds after which a disk that does not answer is an error; 0: never (default: 60)", "N",
+                            [&timeout = options.runtime.read_timeout](const std::string &text) {
+                                timeout = std::chrono::seconds(parse_integer(text, "--io-timeout", 0, io_timeout_max));
+                            })
+        ->group(computing_group);
+    command.add_flag("-v,--verbose", options.runtime.verbose, "show llama.cpp's log")->group(computing_group);
+}
+
+} // namespace
+
+Budget parse_budget(const std::string &text) {
+    if (text.ends_with('%')) {
+        const double share = parse_percent(text, "--ram");
+        return {text, static_cast<uint64_t>(share * static_cast<double>(probe_machine().usable_bytes))};
+    }
+    uint64_t bytes = 0;
+    try {
+        bytes = parse_bytes(text, "--ram");
+    } catch (const Error &error) {
+        throw Error(error.kind(), error.message(), "write it like 8G, 8GiB, 8192M or 50%");
+    }
+    if (bytes < MiB) {
+        throw Error(ErrorKind::usage, fmt::format("--ram: '{}' is {}", text, format_bytes(bytes)),
+                    "give the unit, like 8G or 512M");
+    }
+    return {text, bytes};
+}
+
+OpenOptions with_budget(const OpenOptions &options, const Budget &budget) {
+    OpenOptions with = options;
+    with.runtime.wishes.budget_bytes = budget.bytes;
+    return with;
+}
+
+CLI::Option *add_model_flag(CLI::App &command, std::string &path) {
+    CLI::Option *model = command.add_option("-m,--model,model", path,
+                                            "the model, as MODEL or -m MODEL: a GGUF (any shard of a split one)");
+    command.parse_complete_callback([&command, model] {
+        if (model->count() == 0) {
+            throw Error(ErrorKind::usage, "no model is named: give MODEL or -m MODEL",
+                        fmt::format("see larder {} --help", command.get_name()));
+        }
+    });
+    return model;
+}
+
+void add_budget_flag(CLI::App &command, Budget &budget) {
+    detail::add_text_option(command, "--ram",
+                            "budget of the whole process, like 8G, or 50% of what the machine or cgroup can give "
+                            "(default: all of that)",
+                            "SIZE", [&budget](const std::string &text) { budget = parse_budget(text); })
+        ->group(memory_group);
+}
+
+void add_budgets_flag(CLI::App &command, std::vector<Budget> &budgets, const std::string &description) {
+    detail::add_list_option(command, "--ram", description, "SIZE,…",
+                            [&budgets](const std::vector<std::string> &texts) {
+                                budgets.clear();
+                                for (const std::string &text : texts) {
+                                    budgets.push_back(parse_budget(text));
+                                }
+                            })
+        ->group(memory_group);
+}
+
+void add_batch_flag(CLI::App &command, OpenOptions &options) {
+    add_integer(command, "-b,--batch-size", options.model.context.batch_tokens, 1, batch_tokens_max,
+                "tokens handed to llama.cpp at once")
+        ->default_str(std::to_string(options.model.context.batch_tokens))
+        ->group(computing_group);
+}
+
+void add_output_flag(CLI::App &command, std::string &output) {
+    command.add_option("-o,--output", output, "md or json")
+        ->check(CLI::IsMember({"md", "json"}))
+        ->capture_default_str();
+}
+
+void add_reader_flags(CLI::App &command, ReaderOptions &reader) {
+    add_choice(command, "--io", reader.backend, io_backend_names, "how experts are read: auto, io_uring or pread")
+        ->group(computing_group);
+    add_choice(command, "--direct-io", reader.direct, direct_io_names,
+               "past the page cache (O_DIRECT): auto, required or off")
+        ->group(computing_group);
+}
+
+void add_model_flags(CLI::App &command, OpenOptions &options) {
+    add_memory_flags(command, options);
+    add_computing_flags(command, options);
+}
+
+} // namespace larder

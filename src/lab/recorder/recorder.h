@@ -1,0 +1,59 @@
+// recorder.h — collects what the router chose while a graph runs, and writes it token by token.
+//
+// llama.cpp evaluates a batch in ubatches, and each layer of a ubatch for all of its tokens; a trace goes token by
+// token. The last layer of a prefill is evaluated only for tokens whose logits are wanted, the last of their ubatch:
+// the others get no expert there.
+//
+// Threads: routed() on a compute thread while a step runs, the others on the thread that steps.
+#pragma once
+
+#include "lab/trace/trace.h"
+#include "layout/layout.h"
+#include "runtime/spec.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace larder {
+
+class RouteRecorder final : public StepObserver {
+  public:
+    explicit RouteRecorder(std::string path);
+    ~RouteRecorder() override;
+
+    // Creates the file. Throws Error(io), and Error(usage) for a dense model.
+    void model_opens(const ModelLayout &layout) override;
+    void routed(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) noexcept override;
+    // What was routed since the last step becomes tokens of the trace, or is dropped. Throws Error(io).
+    void step_done(bool decode) override;
+    void step_failed() noexcept override;
+
+    // The end of the trace: all of it is in the file then. Throws Error(io).
+    void close();
+
+  private:
+    static constexpr uint32_t not_traced = UINT32_MAX;
+
+    struct Layer {
+        std::vector<int32_t> experts; // [token][k]
+    };
+    struct Ubatch {
+        std::vector<Layer> layers;
+    };
+
+    void write(const Ubatch &ubatch, TracePhase phase);
+
+    std::string path_;
+    uint32_t top_k_ = 0;
+    uint32_t n_layer_ = 0;
+    std::vector<uint32_t> layer_of_moe_layer_; // not_traced for those that route among other experts
+    std::unique_ptr<TraceWriter> writer_;
+    std::vector<Ubatch> ubatches_;
+    uint32_t layer_last_ = 0;
+    bool out_of_memory_ = false;
+};
+
+} // namespace larder

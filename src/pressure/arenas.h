@@ -1,0 +1,51 @@
+// arenas.h — the arenas of all models of a process, as one: what the watcher looks at and changes.
+//
+// Size classes are numbered through all models that are planned, those of model 0 first. A model that is planned and not
+// loaded has its part all the same: it counts as slots in use that hold nothing, and its store gets that part when it is
+// added.
+//
+// Threads: any. remove() waits for a use_slots() under way.
+#pragma once
+
+#include "store/store.h"
+
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace larder {
+
+struct SlotRange { // of one size class
+    uint64_t slot_bytes = 0;
+    uint64_t floor = 0; // slots
+    uint64_t full = 0;
+};
+
+class Arenas {
+  public:
+    explicit Arenas(std::vector<SlotRange> classes);
+
+    // `store` has the classes from first_class on, as many as it has slots of.
+    void add(ExpertStore &store, size_t first_class);
+    void remove(ExpertStore &store);
+
+    // As ExpertStore's, over all classes.
+    void use_slots(std::span<const uint64_t> slots);
+    [[nodiscard]] ArenaUse arena_use() const;
+
+  private:
+    struct Member {
+        ExpertStore *store = nullptr;
+        size_t first_class = 0;
+        size_t n_class = 0;
+    };
+    [[nodiscard]] std::span<const uint64_t> wanted_of(const Member &member) const;
+
+    const std::vector<SlotRange> classes_;
+    mutable std::mutex mutex_;
+    std::vector<uint64_t> wanted_; // by class; this and the next: guarded by mutex_
+    std::vector<Member> members_;
+};
+
+} // namespace larder

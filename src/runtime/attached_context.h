@@ -1,0 +1,43 @@
+// attached_context.h — what an AttachedContext holds (private to runtime).
+#pragma once
+
+#include "runtime/llama_handles.h"
+#include "runtime/runtime.h"
+#include "runtime/step.h"
+#include "runtime/unread_tokens.h"
+
+#include <atomic>
+#include <vector>
+
+namespace larder {
+
+class AttachedContext::Impl {
+  public:
+    // `model`: null where llama.cpp holds the experts itself. `owned`: the context, or null if it is somebody else's.
+    Impl(LoadedModel::Impl *model, llama_context *context, ContextHandle owned);
+    ~Impl();
+    Impl(const Impl &) = delete;
+    Impl &operator=(const Impl &) = delete;
+
+    [[nodiscard]] llama_context *get() const { return context_; }
+    StepResult step(const llama_batch &batch);
+    void request_stop();
+    void clear_stop() { stop_.store(false); } // between steps: the next one tells the store
+    [[nodiscard]] bool stop_requested() const { return stop_.load(); }
+
+  private:
+    static bool abort_requested(void *self); // llama.cpp's abort callback
+    StepResult evaluate(const llama_batch &batch);
+    std::vector<CutSequence> take_back(bool report_all);
+
+    LoadedModel::Impl *model_;
+    llama_context *context_;
+    ContextHandle owned_;
+    UnreadTokens unread_;
+    std::atomic<bool> stop_{false};
+};
+
+// On a model whose experts llama.cpp holds itself: of the lab.
+std::unique_ptr<AttachedContext> own_context(ContextHandle context);
+
+} // namespace larder

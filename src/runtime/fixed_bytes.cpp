@@ -1,0 +1,101 @@
+#include "runtime/fixed_bytes.h"
+
+#include "base/bytes.h"
+#include "runtime/params.h"
+#include "runtime/resident_weights.h"
+
+#include "ggml.h"
+
+#include <algorithm>
+
+namespace larder {
+
+namespace {
+
+// What the process holds besides the parts counted by name: pieces of llama.cpp and of the C library that grow after
+// the measurement.
+constexpr uint64_t slack_bytes = MiB;
+constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
+constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
+
+constexpr uint64_t cell_bytes_least = 48;  // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t token_bytes_least = 24; // of lists of all tokens that a context has, measured up to 36
+constexpr uint64_t tokenise_bytes = 64;    // llama.cpp's tokenizers take some 60 bytes for each of the text
+
+// Huge pages at both ends of what is allocated for an aliased tensor belong to others too.
+constexpr uint64_t aliased_edges_bytes = 4 * MiB;
+
+uint64_t above(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+// llama.cpp keeps the graph that it reserved memory with, which is measured, and another one that it computes with, and
+// the scheduler its copies. Of graphs of 1.5 to 11 MiB the others took 1.2 to 1.5 times the first
+// (tests/gates/plan_test.cpp).
+uint64_t computed_graph_bytes(uint64_t of_context, uint32_t ctx_tokens, uint64_t n_vocab) {
+    const uint64_t lists = uint64_t{ctx_tokens} * cell_bytes_least + n_vocab * token_bytes_least;
+    return above(of_context, lists) * 3 / 2;
+}
+
+// What tokenising the longest text takes.
+uint64_t text_bytes(uint32_t ctx_tokens) { return uint64_t{ctx_tokens} * text_bytes_per_token * tokenise_bytes; }
+
+// ggml's CPU work memory, which belongs to no breakdown: the largest op's activations, quantised to 9/8 bytes an
+// element at most 4 bytes where the weights are floats.
+uint64_t work_bytes(const ModelLayout &layout, uint32_t ubatch_tokens) {
+    uint64_t row_elements_max = 0;
+    for (const TensorInfo &tensor : layout.tensors) {
+        const bool per_expert = tensor.kind == TensorKind::routed_expert;
+        const uint64_t rows = per_expert ? std::max(1U, layout.n_expert_used) : 1;
+        row_elements_max = std::max(row_elements_max, static_cast<uint64_t>(tensor.shape[0]) * rows);
+    }
+    return row_elements_max * ubatch_tokens * 9 / 8;
+}
+
+// What a thread repacks rows with.
+uint64_t repack_bytes(const ModelLayout &layout) {
+    uint64_t row_bytes_max = 0;
+    for (const TensorInfo &tensor : layout.tensors) {
+        row_bytes_max =
+            std::max<uint64_t>(row_bytes_max, ggml_row_size(static_cast<ggml_type>(tensor.type), tensor.shape[0]));
+    }
+    return 16 * row_bytes_max;
+}
+
+} // namespace
+
+FixedBytes fixed_of_model(const ModelLayout &layout, Kernels kernels, const ModelFacts &model,
+                          const ContextSpec &resolved, const ContextFacts &context) {
+    FixedBytes fixed;
+    fixed.resident = context.resident_bytes - above(model.aliased_bytes, aliased_edges_bytes);
+    fixed.kv = context.kv_bytes;
+    fixed.compute = context.compute_bytes + output_bytes(resolved, model.n_vocab) +
+                    work_bytes(layout, resolved.ubatch_tokens);
+    if (repacks_resident(kernels)) {
+        const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);
+        fixed.compute += (repacks_experts(kernels) ? threads : 1) * repack_bytes(layout);
+    }
+    fixed.overhead = context.process_bytes +
+                     computed_graph_bytes(context.process_bytes, resolved.ctx_tokens, model.n_vocab) +
+                     resolved.sequences * model.n_vocab * candidate_bytes;
+    fixed.passing = text_bytes(resolved.ctx_tokens);
+    return fixed;
+}
+
+FixedBytes fixed_of_process(std::span<const FixedBytes> models, const HeldBytes &held, uint32_t threads) {
+    FixedBytes all;
+    for (const FixedBytes &model : models) {
+        all.resident += model.resident;
+        all.kv += model.kv;
+        all.compute += model.compute;
+        all.overhead += model.overhead;
+        all.passing = std::max(all.passing, model.passing); // one text at a time
+    }
+    // What weights are read with, and the metadata, are gone before the last context and what comes with it; where they
+    // take more than these do, the compute buffers are not there yet.
+    const uint64_t loading = std::min(ResidentWeights::buffer_bytes(), all.resident) + held.metadata_bytes;
+    const FixedBytes &last = models.back();
+    all.compute = std::max(all.compute, all.compute - last.compute + above(loading, last.kv + last.overhead));
+    all.overhead += above(held.process_bytes, held.metadata_bytes) + slack_bytes + threads * thread_bytes;
+    return all;
+}
+
+} // namespace larder

@@ -1,0 +1,161 @@
+#include "runtime/look.h"
+
+#include "base/error.h"
+#include "machine/process_memory.h"
+#include "runtime/look_child.h"
+#include "runtime/spec_json.h"
+
+#include <fmt/format.h>
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace larder {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// The child's own limit is of processor time. This one is for a child that waits for ever.
+constexpr std::chrono::minutes answer_max{10};
+
+constexpr const char *take_file_again =
+    "the file is damaged, or its settings contradict each other: get it again, or take another GGUF of the model";
+
+void write_all(int fd, const std::string &text) {
+    for (size_t done = 0; done < text.size();) {
+        const ssize_t n = ::send(fd, text.data() + done, text.size() - done, MSG_NOSIGNAL);
+        if (n < 0 && errno != EINTR) {
+            return; // the child has ended: reading its answer tells how
+        }
+        done += n > 0 ? static_cast<size_t>(n) : 0;
+    }
+}
+
+void take_default_signals() {
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE}) {
+        ::signal(signal, SIG_DFL);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+} // namespace
+
+Look::Look(std::vector<const ModelLayout *> layouts) : layouts_(std::move(layouts)) {
+    std::array<int, 2> ends{};
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+        throw Error::from_errno(errno, "cannot make a pair of sockets");
+    }
+    socket_ = UniqueFd(ends[0]);
+    const UniqueFd childs(ends[1]);
+    const ProcessMemory memory = process_memory();
+    const pid_t parent = ::getpid();
+    child_ = ::fork();
+    if (child_ < 0) {
+        throw Error::from_errno(errno, "cannot start a process to look at the model with",
+                                "allow more processes (ulimit -u, pids.max of the cgroup)");
+    }
+    if (child_ == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL); // it has nobody to answer without us
+        if (::getppid() != parent) {
+            ::_exit(0);
+        }
+        take_default_signals();
+        socket_ = UniqueFd();
+        answer_looks(childs.get(), layouts_, memory.rss_bytes - memory.anonymous_bytes);
+    }
+}
+
+Look::~Look() {
+    if (child_ > 0) {
+        socket_ = UniqueFd(); // its next read ends it
+        ::kill(child_, SIGKILL);
+        ::waitpid(child_, nullptr, 0);
+    }
+}
+
+std::string Look::read_line() {
+    for (;;) {
+        if (const size_t newline = pending_.find('\n'); newline != std::string::npos) {
+            std::string line = pending_.substr(0, newline);
+            pending_.erase(0, newline + 1);
+            return line;
+        }
+        pollfd fd{socket_.get(), POLLIN, 0};
+        const int ready = ::poll(&fd, 1, static_cast<int>(std::chrono::milliseconds(answer_max).count()));
+        if (ready < 0 && errno == EINTR) {
+            continue;
+        }
+        std::array<char, 16384> buffer{};
+        const ssize_t n = ready > 0 ? ::read(socket_.get(), buffer.data(), buffer.size()) : 0;
+        if (n <= 0) {
+            return {};
+        }
+        pending_.append(buffer.data(), static_cast<size_t>(n));
+    }
+}
+
+Error Look::end_of_child(size_t index) {
+    int status = 0;
+    const bool ended = ::waitpid(child_, &status, WNOHANG) == child_;
+    std::string how = fmt::format("llama.cpp does not answer within {} minutes", answer_max.count());
+    if (!ended) {
+        // It may be about to: the socket closes before the process has ended.
+        ::kill(child_, SIGKILL);
+        ::waitpid(child_, &status, 0);
+    }
+    child_ = -1;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
+        how = fmt::format("llama.cpp takes more than {} s of processor time to look at it", look_seconds_max);
+    } else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
+        how = fmt::format("llama.cpp crashes on it ({})", ::strsignal(WTERMSIG(status)));
+    } else if (ended && WIFSIGNALED(status)) {
+        how = "llama.cpp was killed while it looked at it, most likely for want of memory";
+    } else if (WIFEXITED(status)) {
+        how = fmt::format("llama.cpp ended the process that looked at it (exit code {})", WEXITSTATUS(status));
+    }
+    return {ErrorKind::model, fmt::format("{}: {}", layouts_[index]->files.front(), how), take_file_again};
+}
+
+Json Look::ask(size_t index, const Json &question) {
+    if (child_ < 0) {
+        throw Error(ErrorKind::model, fmt::format("{}: llama.cpp did not survive it", layouts_[index]->files.front()),
+                    take_file_again);
+    }
+    write_all(socket_.get(), question.dump() + "\n");
+    Json answer = Json::parse(read_line(), nullptr, false);
+    if (answer.is_discarded()) {
+        throw end_of_child(index);
+    }
+    if (answer.contains("error")) {
+        throw error_from(answer.at("error"));
+    }
+    return answer;
+}
+
+ModelFacts Look::model(size_t index, Kernels kernels) {
+    const Json answer = ask(index, {{"ask", "model"}, {"index", index}, {"kernels", to_string(kernels)}});
+    return {{answer.at("repacked"), answer.at("tied")}, answer.at("aliased_bytes"), answer.at("n_vocab")};
+}
+
+uint64_t Look::held_bytes() { return ask(0, {{"ask", "held"}}).at("held_bytes"); }
+
+ContextFacts Look::context(size_t index, const ContextSpec &resolved) {
+    const Json answer = ask(index, {{"ask", "context"}, {"index", index}, {"context", to_json(resolved)}});
+    return {answer.at("resident_bytes"), answer.at("kv_bytes"), answer.at("compute_bytes"), answer.at("process_bytes"),
+            {answer.at("idle_writable_bytes"), answer.at("idle_bytes")}};
+}
+
+} // namespace larder

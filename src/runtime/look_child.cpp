@@ -1,0 +1,184 @@
+#include "runtime/look_child.h"
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "machine/process_memory.h"
+#include "machine/proc_files.h"
+#include "runtime/measure.h"
+#include "runtime/spec_json.h"
+
+#include "ggml.h"
+#include "gguf.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace larder {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// A vocabulary of 150,000 tokens, 48 layers and a context of 128 Ki tokens take some 100 MiB.
+constexpr uint64_t memory_max = 512 * MiB;
+constexpr uint64_t memory_for_metadata = 32; // times its bytes
+constexpr uint64_t cell_bytes_max = 96;      // llama.cpp's list of KV cells takes some 50 for each token
+
+void send_line(int fd, const Json &json) {
+    const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    for (size_t done = 0; done < text.size();) {
+        const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
+        if (n < 0 && errno != EINTR) {
+            ::_exit(1);
+        }
+        done += n > 0 ? static_cast<size_t>(n) : 0;
+    }
+}
+
+// A limit that was set from outside stays where it is lower.
+void set_soft_limit(__rlimit_resource_t resource, uint64_t value, const rlimit &original) {
+    const rlimit limit{std::min<rlim_t>(value, original.rlim_cur), original.rlim_max};
+    ::setrlimit(resource, &limit);
+}
+
+class Child {
+  public:
+    Child(int socket, const std::vector<const ModelLayout *> &layouts, uint64_t file_rss_bytes)
+        : socket_(socket), layouts_(layouts), file_rss_bytes_(file_rss_bytes), models_(layouts.size()) {
+        ::getrlimit(RLIMIT_DATA, &original_data_);
+        ::getrlimit(RLIMIT_CPU, &original_cpu_);
+        data_at_start_ = KeyedFile("/proc/self/status").find("VmData").value_or(0) * KiB;
+        for (const ModelLayout *layout : layouts) {
+            metadata_bytes_ += gguf_get_meta_size(layout->metadata.get());
+        }
+    }
+
+    [[noreturn]] void run() {
+        for (std::string line; read_line(line);) {
+            send_line(socket_, answer(Json::parse(line)));
+        }
+        ::_exit(0);
+    }
+
+  private:
+    bool read_line(std::string &line) {
+        line.clear();
+        for (char c = '\0';;) {
+            const ssize_t n = ::read(socket_, &c, 1);
+            if (n == 1 && c == '\n') {
+                return true;
+            }
+            if (n == 1) {
+                line += c;
+            } else if (n == 0 || errno != EINTR) {
+                return false;
+            }
+        }
+    }
+
+    Json answer(const Json &question) {
+        try {
+            const std::string what = question.at("ask");
+            if (what == "held") {
+                return {{"held_bytes", held_bytes()}};
+            }
+            const size_t index = question.at("index");
+            if (what == "model") {
+                return model(index, kernels_named(question.at("kernels").get<std::string>()));
+            }
+            return context(index, context_spec_from(question.at("context")));
+        } catch (const Error &error) {
+            return {{"error", to_json(error)}};
+        } catch (const std::bad_alloc &) {
+            return {{"error", to_json(Error(ErrorKind::model,
+                                            fmt::format("{}: llama.cpp wants more than {} for it without its weights",
+                                                        layouts_.front()->files.front(), format_bytes(allowed_)),
+                                            "the settings in the file are out of proportion: get it again"))}};
+        } catch (const std::exception &error) {
+            return {{"error", to_json(Error(ErrorKind::model, fmt::format("{}: {}", layouts_.front()->files.front(),
+                                                                          error.what()),
+                                            "get the file again"))}};
+        }
+    }
+
+    void limit_question(uint64_t cells) {
+        allowed_ = memory_max + metadata_bytes_ * memory_for_metadata + cells * cell_bytes_max;
+        set_soft_limit(RLIMIT_DATA, data_at_start_ + allowed_, original_data_);
+        rusage used{};
+        ::getrusage(RUSAGE_SELF, &used);
+        const auto seconds = static_cast<uint64_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
+        set_soft_limit(RLIMIT_CPU, seconds + look_seconds_max, original_cpu_);
+    }
+
+    // The pages of files that the parent has touched are not among the child's.
+    [[nodiscard]] uint64_t held_bytes() const {
+        malloc_trim(0);
+        const ProcessMemory memory = process_memory();
+        return memory.anonymous_bytes + std::max(file_rss_bytes_, memory.rss_bytes - memory.anonymous_bytes);
+    }
+
+    Json model(size_t index, Kernels kernels) {
+        limit_question(0);
+        models_.at(index).reset();
+        malloc_trim(0);
+        models_[index] = build_without_memory(layouts_[index]->files.front(), kernels);
+        const ModelFacts facts = model_facts(models_[index].get());
+        return {{"repacked", facts.places.repacked},
+                {"tied", facts.places.tied},
+                {"aliased_bytes", facts.aliased_bytes},
+                {"n_vocab", facts.n_vocab}};
+    }
+
+    Json context(size_t index, const ContextSpec &resolved) {
+        limit_question(uint64_t{resolved.ctx_tokens} * resolved.sequences);
+        const ContextFacts facts = context_facts(models_.at(index).get(), resolved);
+        return {{"resident_bytes", facts.resident_bytes},
+                {"kv_bytes", facts.kv_bytes},
+                {"compute_bytes", facts.compute_bytes},
+                {"process_bytes", facts.process_bytes},
+                {"idle_writable_bytes", facts.idle.writable},
+                {"idle_bytes", facts.idle.all}};
+    }
+
+    int socket_;
+    const std::vector<const ModelLayout *> &layouts_;
+    uint64_t file_rss_bytes_;
+    std::vector<ModelHandle> models_;
+    rlimit original_data_{};
+    rlimit original_cpu_{};
+    uint64_t data_at_start_ = 0;
+    uint64_t metadata_bytes_ = 0;
+    uint64_t allowed_ = 0;
+};
+
+// ggml ends the process where a model contradicts itself in a way it did not expect. Its words are the answer.
+int abort_socket = -1;
+std::string abort_file;
+
+void on_abort(const char *message) {
+    send_line(abort_socket,
+              {{"error", to_json(Error(ErrorKind::model,
+                                       fmt::format("{}: llama.cpp stops at an impossible state: {}", abort_file, message),
+                                       "the file's settings contradict each other: get it again, or report this"))}});
+    ::_exit(1);
+}
+
+} // namespace
+
+void answer_looks(int socket, const std::vector<const ModelLayout *> &layouts, uint64_t file_rss_bytes) {
+    abort_socket = socket;
+    abort_file = layouts.front()->files.front();
+    ggml_set_abort_callback(on_abort);
+    Child(socket, layouts, file_rss_bytes).run();
+}
+
+} // namespace larder

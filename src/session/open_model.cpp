@@ -1,0 +1,111 @@
+#include "session/open_model.h"
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "runtime/fixed_bytes.h"
+#include "session/open_model_impl.h"
+
+#include "common.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <utility>
+
+namespace larder {
+
+namespace {
+
+constexpr size_t long_text_bytes = 64 * KiB;
+
+} // namespace
+
+// What fits into the context has far fewer bytes a token; to render and tokenise more would take memory that the plan
+// does not hold.
+void OpenModel::Impl::refuse_text_too_long(uint64_t bytes) const {
+    const uint32_t ctx_tokens = llama_n_ctx(context());
+    if (bytes > uint64_t{text_bytes_per_token} * ctx_tokens) {
+        throw Error(
+            ErrorKind::usage,
+            fmt::format("a text of {} is more than a context of {} tokens holds", format_bytes(bytes), ctx_tokens),
+            "shorten it or raise -c");
+    }
+}
+
+OpenModel::OpenModel(std::unique_ptr<ModelHost> host, double load_ms)
+    : impl_(std::make_unique<Impl>(std::move(host), load_ms)) {}
+OpenModel::~OpenModel() = default;
+
+const ModelHost &OpenModel::host() const { return *impl_->host; }
+const ModelLayout &OpenModel::layout() const { return impl_->host->layout(); }
+const MemoryPlan &OpenModel::plan() const { return impl_->host->plan(); }
+std::string_view OpenModel::residency() const { return impl_->host->residency(); }
+Kernels OpenModel::kernels() const { return impl_->host->kernels(); }
+const ReaderInfo &OpenModel::reader_info() const { return impl_->host->reader_info(); }
+uint32_t OpenModel::ctx_tokens() const { return llama_n_ctx(impl_->context()); }
+uint32_t OpenModel::ubatch_tokens() const { return impl_->host->context_spec().ubatch_tokens; }
+uint32_t OpenModel::threads() const { return impl_->host->context_spec().threads; }
+uint32_t OpenModel::n_vocab() const { return static_cast<uint32_t>(llama_vocab_n_tokens(impl_->vocab())); }
+
+std::vector<Token> OpenModel::tokenize(const std::string &text, bool special) const {
+    impl_->refuse_text_too_long(text.size());
+    try {
+        std::vector<Token> tokens = common_tokenize(impl_->vocab(), text, special, special);
+        if (text.size() >= long_text_bytes) {
+            malloc_trim(0); // what this took is the reserve's
+        }
+        return tokens;
+    } catch (const std::exception &error) {
+        throw Error(ErrorKind::usage, fmt::format("the text cannot be tokenised: {}", error.what()),
+                    "give text in valid UTF-8");
+    }
+}
+
+std::string OpenModel::piece(Token token) const { return common_token_to_piece(impl_->vocab(), token, false); }
+
+bool OpenModel::is_end_of_generation(Token token) const { return llama_vocab_is_eog(impl_->vocab(), token); }
+
+bool OpenModel::has_chat_template() const {
+    return llama_model_chat_template(impl_->host->model(), nullptr) != nullptr;
+}
+
+std::string OpenModel::render_chat(const std::vector<ChatMessage> &messages) const {
+    common_chat_templates_inputs inputs;
+    uint64_t bytes = 0;
+    for (const ChatMessage &message : messages) {
+        impl_->refuse_text_too_long(bytes += message.content.size());
+        common_chat_msg converted;
+        converted.role = message.role;
+        converted.content = message.content;
+        inputs.messages.push_back(std::move(converted));
+    }
+    try {
+        if (impl_->chat_templates == nullptr) { // only now: a template may be broken, and --raw needs none
+            impl_->chat_templates = common_chat_templates_init(impl_->host->model(), "");
+        }
+        return common_chat_templates_apply(impl_->chat_templates.get(), inputs).prompt;
+    } catch (const std::exception &error) {
+        throw Error(ErrorKind::model,
+                    fmt::format("the model's chat template does not take this conversation: {}", error.what()),
+                    "use --raw for no template");
+    }
+}
+
+void OpenModel::request_stop() { impl_->host->context().request_stop(); }
+void OpenModel::clear_stop() { impl_->host->context().clear_stop(); }
+bool OpenModel::stop_requested() const { return impl_->host->context().stop_requested(); }
+
+RunFigures OpenModel::figures() const {
+    RunFigures figures;
+    figures.prompt_tokens = impl_->prompt_tokens;
+    figures.decode_tokens = impl_->decode_tokens;
+    figures.prompt_ms = impl_->prompt_ms;
+    figures.decode_ms = impl_->decode_ms;
+    figures.ttft_ms = impl_->ttft_ms;
+    figures.load_ms = impl_->load_ms;
+    figures.memory = process_memory();
+    impl_->host->add_figures(figures);
+    return figures;
+}
+
+} // namespace larder

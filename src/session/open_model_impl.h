@@ -1,0 +1,34 @@
+// open_model_impl.h — what an OpenModel holds (private to session).
+#pragma once
+
+#include "session/open_model.h"
+
+#include "chat.h"
+#include "llama.h"
+
+#include <atomic>
+#include <memory>
+
+namespace larder {
+
+class OpenModel::Impl {
+  public:
+    Impl(std::unique_ptr<ModelHost> of, double ms) : host(std::move(of)), load_ms(ms) {}
+
+    [[nodiscard]] const llama_vocab *vocab() const { return llama_model_get_vocab(host->model()); }
+    [[nodiscard]] llama_context *context() const { return host->context().get(); }
+    void refuse_text_too_long(uint64_t bytes) const; // throws Error(usage)
+
+    const std::unique_ptr<ModelHost> host;
+    const double load_ms;
+    common_chat_templates_ptr chat_templates;
+
+    // Written by the thread that drives the session, read by figures() from any.
+    std::atomic<uint64_t> prompt_tokens{0};
+    std::atomic<uint64_t> decode_tokens{0};
+    std::atomic<double> prompt_ms{0};
+    std::atomic<double> decode_ms{0};
+    std::atomic<double> ttft_ms{0};
+};
+
+} // namespace larder

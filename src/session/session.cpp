@@ -1,0 +1,254 @@
+#include "session/session.h"
+
+#include "base/error.h"
+#include "runtime/step.h"
+#include "session/open_model_impl.h"
+
+#include "common.h"
+#include "sampling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace larder {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point begin) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+void add_to(std::atomic<double> &sum, double value) { sum = sum.load(std::memory_order_relaxed) + value; }
+
+class Batch {
+  public:
+    explicit Batch(uint32_t tokens) : batch_(llama_batch_init(static_cast<int32_t>(tokens), 0, 1)) {}
+    ~Batch() { llama_batch_free(batch_); }
+    Batch(const Batch &) = delete;
+    Batch &operator=(const Batch &) = delete;
+    llama_batch &get() { return batch_; }
+
+  private:
+    llama_batch batch_;
+};
+
+common_params_sampling to_common(const SamplingOptions &options) {
+    common_params_sampling params;
+    params.seed = options.seed;
+    params.top_k = options.top_k;
+    params.top_p = options.top_p;
+    params.min_p = options.min_p;
+    params.typ_p = options.typical_p;
+    params.temp = options.temperature;
+    params.penalty_last_n = options.repeat_last_n;
+    params.penalty_repeat = options.repeat_penalty;
+    params.penalty_present = options.presence_penalty;
+    params.penalty_freq = options.frequency_penalty;
+    params.ignore_eos = options.ignore_eos;
+    params.no_perf = true;
+    if (!options.grammar.empty()) {
+        params.grammar = {COMMON_GRAMMAR_TYPE_USER, options.grammar};
+    }
+    return params;
+}
+
+common_sampler_ptr make_sampler(const llama_model *model, common_params_sampling &params) {
+    take_llama_errors();
+    std::string reason;
+    try {
+        if (common_sampler_ptr sampler{common_sampler_init(model, params)}) {
+            return sampler;
+        }
+        reason = take_llama_errors();
+    } catch (const std::exception &error) { // of a grammar that cannot be read
+        reason = error.what();
+    }
+    throw Error(ErrorKind::usage, fmt::format("the sampler cannot be made: {}", reason),
+                "check --grammar and the sampling flags");
+}
+
+} // namespace
+
+class Session::Impl {
+  public:
+    Impl(OpenModel::Impl &model, const SamplingOptions &sampling)
+        : model_(model), params_(to_common(sampling)), spec_(model.host->context_spec()), batch_(spec_.batch_tokens) {
+        if (params_.ignore_eos) {
+            const llama_vocab *vocab = model_.vocab();
+            for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
+                if (llama_vocab_is_eog(vocab, token)) {
+                    params_.logit_bias.push_back({token, -INFINITY});
+                }
+            }
+        }
+        sampler_ = make_sampler(model_.host->model(), params_);
+        drop_all();
+    }
+    ~Impl() { drop_all(); }
+    Impl(const Impl &) = delete;
+    Impl &operator=(const Impl &) = delete;
+
+    bool prefill(std::span<const Token> tokens, const std::function<void(uint32_t, uint32_t)> &after_batch) {
+        refuse_prompt(tokens.size());
+        first_token_pending_ = true;
+        generation_begin_ = Clock::now();
+        keep_common_prefix(tokens);
+        common_sampler_reset(sampler_.get());
+        for (const Token token : tokens) {
+            common_sampler_accept(sampler_.get(), token, false);
+        }
+        while (cached_.size() < tokens.size()) {
+            const size_t first = cached_.size();
+            const size_t count = std::min<size_t>(spec_.batch_tokens, tokens.size() - first);
+            const bool done = evaluate(tokens.subspan(first, count), first + count == tokens.size(), false);
+            model_.prompt_tokens += cached_.size() - std::min(first, cached_.size());
+            add_to(model_.prompt_ms, last_ms_);
+            if (!done) {
+                return false;
+            }
+            if (after_batch) {
+                after_batch(static_cast<uint32_t>(first), static_cast<uint32_t>(count));
+            }
+        }
+        return true;
+    }
+
+    bool decode(Token token) {
+        if (cached_.size() >= llama_n_ctx(model_.context())) {
+            throw Error(ErrorKind::usage, fmt::format("the context of {} tokens is full", cached_.size()), "raise -c");
+        }
+        if (!evaluate({&token, 1}, true, true)) {
+            return false;
+        }
+        model_.decode_tokens++;
+        add_to(model_.decode_ms, last_ms_);
+        return true;
+    }
+
+    bool rewind(uint32_t n) {
+        if (n >= cached_.size()) {
+            return false;
+        }
+        const auto keep = static_cast<int32_t>(cached_.size() - n);
+        if (!can_cut_sequence(model_.context(), 0, keep)) {
+            return false;
+        }
+        cached_.resize(static_cast<size_t>(cut_sequence(model_.context(), 0, keep)));
+        return true;
+    }
+
+    Token sample() {
+        const Token token = choose();
+        if (first_token_pending_) {
+            first_token_pending_ = false;
+            model_.ttft_ms = ms_since(generation_begin_);
+        }
+        return token;
+    }
+
+    [[nodiscard]] uint32_t n_token() const { return static_cast<uint32_t>(cached_.size()); }
+
+    [[nodiscard]] std::span<const float> logits(uint32_t i) const {
+        const int32_t index = spec_.logits_for_all ? static_cast<int32_t>(i) : -1;
+        return {llama_get_logits_ith(model_.context(), index),
+                static_cast<size_t>(llama_vocab_n_tokens(model_.vocab()))};
+    }
+
+  private:
+    void refuse_prompt(size_t n_token) const {
+        if (n_token == 0) {
+            throw Error(ErrorKind::usage, "the prompt is empty", "give some text");
+        }
+        if (n_token > llama_n_ctx(model_.context())) {
+            throw Error(
+                ErrorKind::usage,
+                fmt::format("the prompt has {} tokens, the context {}", n_token, llama_n_ctx(model_.context())),
+                "shorten it or raise -c");
+        }
+    }
+
+    Token choose() {
+        try {
+            const Token token = common_sampler_sample(sampler_.get(), model_.context(), -1);
+            common_sampler_accept(sampler_.get(), token, true);
+            return token;
+        } catch (const std::exception &error) {
+            throw Error(ErrorKind::usage, fmt::format("no token can come next: {}", error.what()),
+                        "a grammar that has come to its end needs the end of text: leave out --ignore-eos");
+        }
+    }
+
+    // One step. False if the user stopped it. What of the tokens is cached is in cached_ in every case.
+    bool evaluate(std::span<const Token> tokens, bool last_batch, bool decoding) {
+        llama_batch &batch = batch_.get();
+        common_batch_clear(batch);
+        for (size_t i = 0; i < tokens.size(); i++) {
+            const bool wants_logits = spec_.logits_for_all || (last_batch && i + 1 == tokens.size());
+            common_batch_add(batch, tokens[i], static_cast<llama_pos>(cached_.size() + i), {0}, wants_logits);
+        }
+        const auto begin = Clock::now();
+        const StepResult result = model_.host->context().step(batch);
+        take_over(result, tokens);
+        StepObserver *observer = model_.host->observer();
+        if (observer != nullptr && result.end != StepEnd::done) {
+            observer->step_failed();
+        }
+        model_.host->step_ended(static_cast<uint32_t>(tokens.size()));
+        last_ms_ = ms_since(begin);
+        if (result.error) {
+            throw Error(*result.error);
+        }
+        if (result.end == StepEnd::done && observer != nullptr) {
+            observer->step_done(decoding);
+        }
+        return result.end == StepEnd::done;
+    }
+
+    void take_over(const StepResult &result, std::span<const Token> tokens) {
+        cached_.insert(cached_.end(), tokens.begin(), tokens.end());
+        for (const CutSequence &cut : result.cut) {
+            cached_.resize(std::min(cached_.size(), static_cast<size_t>(cut.kept)));
+        }
+    }
+
+    void keep_common_prefix(std::span<const Token> tokens) {
+        const auto mismatch = std::mismatch(cached_.begin(), cached_.end(), tokens.begin(), tokens.end());
+        auto keep = static_cast<size_t>(mismatch.first - cached_.begin());
+        keep = std::min(keep, tokens.size() - 1); // the last token's logits are wanted
+        if (keep < cached_.size()) {
+            cached_.resize(static_cast<size_t>(cut_sequence(model_.context(), 0, static_cast<int32_t>(keep))));
+        }
+    }
+
+    void drop_all() {
+        llama_memory_clear(llama_get_memory(model_.context()), true);
+        cached_.clear();
+    }
+
+    OpenModel::Impl &model_;
+    common_params_sampling params_;
+    const ContextSpec spec_;
+    common_sampler_ptr sampler_;
+    Batch batch_;
+    std::vector<Token> cached_;
+    double last_ms_ = 0;
+    Clock::time_point generation_begin_;
+    bool first_token_pending_ = false;
+};
+
+Session::Session(OpenModel &model, const SamplingOptions &sampling)
+    : impl_(std::make_unique<Impl>(*model.impl_, sampling)) {}
+Session::~Session() = default;
+
+bool Session::prefill(std::span<const Token> tokens) { return impl_->prefill(tokens, on_batch); }
+bool Session::decode(Token token) { return impl_->decode(token); }
+bool Session::rewind(uint32_t n) { return impl_->rewind(n); }
+Token Session::sample() { return impl_->sample(); }
+uint32_t Session::n_token() const { return impl_->n_token(); }
+std::span<const float> Session::logits(uint32_t i) const { return impl_->logits(i); }
+
+} // namespace larder

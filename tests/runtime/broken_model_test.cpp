@@ -1,0 +1,130 @@
+// Models whose parts do not fit together: a good file, rewritten with another hyper-parameter or without a tensor, is
+// refused by the tensor's name, before anything runs.
+#include "support/model_fixture.h"
+
+#include <ggml-cpp.h>
+#include <gguf.h>
+
+#include <functional>
+
+namespace larder::test {
+namespace {
+
+constexpr const char *shape_of_model = "--arch qwen3moe --quant q8_0 --layers 2 --experts 8 --top-k 2";
+
+class BrokenModel : public testing::Test {
+  protected:
+    using Keep = std::function<bool(const std::string &tensor)>;
+    using Edit = std::function<void(gguf_context *keys)>;
+
+    // The good model with edited keys and fewer tensors. Returns its path.
+    std::string rewrite(const Edit &edit, const Keep &keep) {
+        ggml_context *tensors = nullptr;
+        const gguf_context_ptr from(gguf_init_from_file(good_.c_str(), {false, &tensors}));
+        const ggml_context_ptr owner(tensors);
+        const gguf_context_ptr to(gguf_init_empty());
+        gguf_set_kv(to.get(), from.get());
+        edit(to.get());
+        for (int64_t i = 0; i < gguf_get_n_tensors(from.get()); i++) {
+            const char *name = gguf_get_tensor_name(from.get(), i);
+            if (keep(name)) {
+                gguf_add_tensor(to.get(), ggml_get_tensor(tensors, name));
+            } else {
+                left_out_++;
+            }
+        }
+        std::string path = scratch_ / "broken.gguf";
+        EXPECT_TRUE(gguf_write_to_file(to.get(), path.c_str(), false));
+        return path;
+    }
+    std::string with_key(const char *key, uint32_t value) {
+        return rewrite(
+            [&](gguf_context *keys) {
+                EXPECT_GE(gguf_find_key(keys, key), 0) << key;
+                gguf_set_val_u32(keys, key, value);
+            },
+            [](const std::string & /*tensor*/) { return true; });
+    }
+    std::string without(const std::string &tensor) {
+        std::string path =
+            rewrite([](gguf_context * /*keys*/) {}, [&](const std::string &name) { return name != tensor; });
+        EXPECT_EQ(left_out_, 1) << tensor;
+        return path;
+    }
+    static TestOptions options(const std::string &path, Residency residency = Residency::arena) {
+        TestOptions options;
+        options.model.path = path;
+        options.residency = residency;
+        options.model.context.ctx_tokens = 64;
+        options.model.context.threads = 1;
+        return options;
+    }
+    static Error refusal(const std::string &path) {
+        return error_of([&] { open_as(options(path)); });
+    }
+    static std::vector<float> logits(const std::string &path, Residency residency) {
+        const auto engine = open_as(options(path, residency));
+        Session session(*engine, greedy());
+        EXPECT_TRUE(session.prefill(some_tokens(9, engine->n_vocab())));
+        return logits_of(session);
+    }
+
+    Scratch scratch_;
+    std::string good_ = make_model(scratch_, "good.gguf", shape_of_model);
+    int left_out_ = 0;
+};
+
+TEST_F(BrokenModel, IsOnlyRewrittenByTheseTestsWhereTheySaySo) {
+    const std::string copy = rewrite([](gguf_context *) {}, [](const std::string &) { return true; });
+    EXPECT_TRUE(same_bits(logits(good_, Residency::stock), logits(copy, Residency::arena)));
+}
+
+TEST_F(BrokenModel, WithExpertsOfAnotherSizeThanItsKeySaysIsRefusedByTheTensorsName) {
+    const Error error = refusal(with_key("qwen3moe.expert_feed_forward_length", 128));
+    EXPECT_EQ(error.kind(), ErrorKind::model);
+    EXPECT_NE(error.message().find("_exps.weight"), std::string::npos) << error.what();
+    EXPECT_FALSE(error.remedy().empty());
+}
+
+TEST_F(BrokenModel, WithHeadsOfAnotherSizeThanItsKeySaysIsRefusedByTheTensorsName) {
+    const Error error = refusal(with_key("qwen3moe.attention.key_length", 128));
+    EXPECT_EQ(error.kind(), ErrorKind::model);
+    EXPECT_NE(error.message().find("attn_"), std::string::npos) << error.what();
+}
+
+TEST_F(BrokenModel, WithFewerExpertsThanItsKeySaysIsRefusedByTheTensorsName) {
+    const Error error = refusal(with_key("qwen3moe.expert_count", 16));
+    EXPECT_EQ(error.kind(), ErrorKind::model);
+    EXPECT_NE(error.message().find("_exps.weight"), std::string::npos) << error.what();
+}
+
+TEST_F(BrokenModel, WithMoreLayersInItsKeyThanInTheFileIsRefusedByTheTensorsName) {
+    const Error error = refusal(with_key("qwen3moe.block_count", 3));
+    EXPECT_EQ(error.kind(), ErrorKind::model);
+    EXPECT_NE(error.message().find("blk.2."), std::string::npos) << error.what();
+}
+
+TEST_F(BrokenModel, WithoutATensorItNeedsIsRefusedByTheTensorsName) {
+    for (const char *tensor : {"blk.0.attn_q.weight", "blk.1.ffn_up_exps.weight", "blk.1.ffn_gate_inp.weight",
+                               "token_embd.weight", "output_norm.weight"}) {
+        left_out_ = 0;
+        const Error error = refusal(without(tensor));
+        EXPECT_EQ(error.kind(), ErrorKind::model);
+        EXPECT_NE(error.message().find(tensor), std::string::npos) << error.what();
+    }
+}
+
+TEST_F(BrokenModel, WithoutATensorThatIsOptionalIsWhole) {
+    const std::string tied = without("output.weight"); // the embeddings serve as the head then
+    const std::vector<float> stock = logits(tied, Residency::stock);
+    EXPECT_TRUE(same_bits(stock, logits(tied, Residency::arena)));
+    EXPECT_FALSE(same_bits(stock, logits(good_, Residency::stock)));
+}
+
+TEST_F(BrokenModel, CutShortIsRefused) {
+    std::filesystem::resize_file(good_, std::filesystem::file_size(good_) - 100);
+    EXPECT_EQ(refusal(good_).kind(), ErrorKind::model);
+}
+
+} // namespace
+} // namespace larder::test

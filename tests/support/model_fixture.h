@@ -1,0 +1,106 @@
+// model_fixture.h — small models in folders of their own, opened in any residency, and what tests of them compare.
+#pragma once
+
+#include "lab/residency/residency.h"
+#include "session/session.h"
+#include "support/scratch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace larder::test {
+
+struct TestOptions : OpenOptions {
+    Residency residency = Residency::arena;
+    PagerOptions pager;
+};
+inline std::unique_ptr<OpenModel> open_as(const TestOptions &options) {
+    return open_with(options.residency, options, options.pager);
+}
+
+inline SamplingOptions greedy() {
+    SamplingOptions sampling;
+    sampling.temperature = 0;
+    return sampling;
+}
+
+// Any tokens will do, if they are the same every time.
+inline std::vector<Token> some_tokens(size_t n, uint32_t n_vocab) {
+    std::vector<Token> tokens(n);
+    uint64_t state = 1;
+    for (Token &token : tokens) {
+        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+        token = static_cast<Token>((state >> 33) % n_vocab);
+    }
+    return tokens;
+}
+
+inline std::vector<float> logits_of(const Session &session) {
+    const std::span<const float> row = session.logits();
+    return {row.begin(), row.end()};
+}
+
+inline bool same_bits(const std::vector<float> &a, const std::vector<float> &b) {
+    return a.size() == b.size() && !a.empty() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+inline Token highest(const std::vector<float> &logits) {
+    return static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
+}
+
+// The kind and text of the error that `call` ends with; fails the test if it ends without.
+template <typename Call> Error error_of(const Call &call) {
+    try {
+        call();
+    } catch (const Error &error) {
+        return error;
+    }
+    ADD_FAILURE() << "no error";
+    return {ErrorKind::usage, ""};
+}
+
+// One model for all tests of a suite: writing it takes longer than most of them.
+class SmallModel {
+  public:
+    explicit SmallModel(const std::string &arguments) : path_(make_model(scratch_, "model.gguf", arguments)) {}
+    [[nodiscard]] const std::string &path() const { return path_; }
+
+    // One token a ubatch, so that no comparison depends on how a prompt was cut.
+    [[nodiscard]] TestOptions options() const {
+        TestOptions options;
+        options.model.path = path_;
+        options.model.context.ctx_tokens = 256; // llama.cpp's contexts are multiples of it
+        options.model.context.batch_tokens = 8;
+        options.model.context.ubatch_tokens = 1;
+        options.model.context.threads = 1;
+        options.model.kernels = Kernels::plain;
+        return options;
+    }
+    [[nodiscard]] std::unique_ptr<OpenModel> open() const { return open_as(options()); }
+    // llama.cpp's own logits are what larder's have to be.
+    [[nodiscard]] std::unique_ptr<OpenModel> open_stock() const {
+        TestOptions stock = options();
+        stock.residency = Residency::stock;
+        return open_as(stock);
+    }
+
+  private:
+    Scratch scratch_;
+    std::string path_;
+};
+
+inline const SmallModel &attention_model() {
+    static const SmallModel model("--arch qwen3moe --quant q4_k_m --layers 3 --experts 16 --top-k 3");
+    return model;
+}
+inline const SmallModel &recurrent_model() {
+    static const SmallModel model("--arch qwen35moe --quant q4_k_m");
+    return model;
+}
+
+} // namespace larder::test
