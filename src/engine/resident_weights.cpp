@@ -211,7 +211,7 @@ void ResidentWeights::load(const std::function<void(uint64_t, uint64_t)> &progre
     }
     std::array<ReadResult, chunk_count> results;
     while (reader_.in_flight() > 0) { // also after a failure: buffers may not go while reads are under way
-        const size_t n = reader_.poll(results, true);
+        const size_t n = reader_.poll(results, std::chrono::milliseconds::max());
         for (size_t i = 0; i < n; i++) {
             if (!failure) {
                 finish(results.at(i));
