@@ -35,7 +35,7 @@ ModelLayout make_layout(uint32_t tensors) {
         ExpertTensor tensor;
         tensor.tensor = i;
         tensor.layer = i / 3;
-        tensor.group = i / 3;
+        tensor.moe_layer = i / 3;
         tensor.n_expert = experts;
         tensor.slice_bytes = direct_io_alignment;
         tensor.first_slice = layout.n_slice;

@@ -101,8 +101,8 @@ OnRoute Engine::Impl::record_routes() {
         return {};
     }
     routes = std::make_unique<RouteRecorder>(options.trace_path, layout);
-    return [this](uint32_t group, uint32_t top_k, std::span<const int32_t> experts) {
-        routes->add(group, top_k, experts);
+    return [this](uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) {
+        routes->add(moe_layer, top_k, experts);
     };
 }
 

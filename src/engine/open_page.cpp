@@ -87,10 +87,10 @@ void Engine::Impl::open_page() {
     pager = std::make_unique<ExpertPager>(layout, options.pager);
     mapped_experts = std::make_unique<MappedExperts>(
         layout, [this](const ExpertTensor &tensor) { return pager->address_of(tensor); },
-        [this, record = record_routes()](uint32_t group, uint32_t top_k, std::span<const int32_t> experts) {
-            pager->routed(group, top_k, experts);
+        [this, record = record_routes()](uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) {
+            pager->routed(moe_layer, top_k, experts);
             if (record) {
-                record(group, top_k, experts);
+                record(moe_layer, top_k, experts);
             }
         });
     const std::unique_ptr<Reader> resident_reader = open_reader(layout.files, options.reader);

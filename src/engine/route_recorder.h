@@ -21,8 +21,8 @@ class RouteRecorder {
     // Throws Error(io).
     RouteRecorder(const std::string &path, const ModelLayout &layout);
 
-    // The choice of one MoE block for all tokens of a ubatch; see compute.h's OnRoute.
-    void add(uint32_t group, uint32_t top_k, std::span<const int32_t> experts) noexcept;
+    // The choice of one MoE layer for all tokens of a ubatch; see compute.h's OnRoute.
+    void add(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) noexcept;
 
     // What was added since the last call becomes tokens of the trace. Throws Error(io).
     void write(TracePhase phase);
@@ -44,7 +44,7 @@ class RouteRecorder {
 
     uint32_t top_k_;
     uint32_t n_layer_ = 0;
-    std::vector<uint32_t> layer_of_group_; // not_traced for blocks that route among other experts
+    std::vector<uint32_t> traced_layer_of_; // by MoE layer; not_traced for those that route among other experts
     TraceWriter writer_;
     std::vector<Ubatch> ubatches_;
     uint32_t layer_last_ = 0;

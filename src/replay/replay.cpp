@@ -19,8 +19,9 @@ SlotTable make_table(const RoutingTrace &trace, uint32_t slots, std::string_view
             expert_of.push_back({layer, layer * trace.n_expert + expert});
         }
     }
-    const EvictionShape shape = {
-        .slots = slots, .size_classes = 1, .experts_of_layer = std::vector<uint32_t>(trace.n_layer, trace.n_expert)};
+    const EvictionShape shape = {.slots = slots,
+                                 .size_classes = 1,
+                                 .experts_of_moe_layer = std::vector<uint32_t>(trace.n_layer, trace.n_expert)};
     return {std::move(expert_of), std::array<uint64_t, 1>{slots}, make_eviction_order(policy, shape)};
 }
 

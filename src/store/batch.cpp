@@ -16,7 +16,7 @@ SlotTable make_table(const ModelLayout &layout, std::span<const uint64_t> slots)
     RoutedExperts experts = routed_experts(layout);
     const EvictionShape shape = {.slots = static_cast<uint32_t>(std::accumulate(slots.begin(), slots.end(), 0ULL)),
                                  .size_classes = static_cast<uint32_t>(slots.size()),
-                                 .experts_of_layer = std::move(experts.of_layer)};
+                                 .experts_of_moe_layer = std::move(experts.of_layer)};
     return {std::move(experts.of_slice), slots, make_eviction_order(product_policy, shape)};
 }
 

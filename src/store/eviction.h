@@ -4,8 +4,8 @@
 // memory and no clock, so that a recorded trace is replayed through the very code that the store runs. The store has
 // the policy named product_policy; docs/replacement.md tells why, with the figures of all.
 //
-// Words: a *step* is one layer's work in one ubatch. A layer here is one MoE block, numbered in the order in which a
-// token passes them. An expert has one worth, shared by its slices in all size classes.
+// Words: a *step* is the work of one MoE layer in one ubatch. MoE layers are numbered in the order in which a token
+// passes them. An expert has one worth, shared by its slices in all size classes.
 //
 // Invariant: a slot is in the order while it is ready, and pinned while a batch needs it. Only those that are not
 // pinned are evictable. Cost: all is O(1) but victim(), which is O(layers + experts of a layer) at worst. Nothing
@@ -23,14 +23,14 @@
 namespace larder {
 
 struct RoutedExpert {
-    uint32_t layer = 0; // of the model's MoE blocks
+    uint32_t moe_layer = 0;
     uint32_t index = 0; // through all layers, those of layer 0 first
 };
 
 struct EvictionShape {
     uint32_t slots = 0;
     uint32_t size_classes = 0;
-    std::vector<uint32_t> experts_of_layer;
+    std::vector<uint32_t> experts_of_moe_layer;
 };
 
 class EvictionOrder {
@@ -40,9 +40,9 @@ class EvictionOrder {
     EvictionOrder(const EvictionOrder &) = delete;
     EvictionOrder &operator=(const EvictionOrder &) = delete;
 
-    // A step of the layer begins, over `tokens` tokens (at least one); each of its experts is then told once, with how
-    // many of the tokens go through it.
-    virtual void begin_step(uint32_t layer, uint32_t tokens) = 0;
+    // A step of the MoE layer begins, over `tokens` tokens (at least one); each of its experts is then told once, with
+    // how many of the tokens go through it.
+    virtual void begin_step(uint32_t moe_layer, uint32_t tokens) = 0;
     virtual void use(RoutedExpert expert, uint32_t rows) = 0;
 
     // The slot has got a slice of the expert. It is evictable from here on.

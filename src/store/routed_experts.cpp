@@ -6,12 +6,12 @@
 
 namespace larder {
 
-// The layout numbers its groups in the order of the layers; all tensors of a group have the same experts.
+// All tensors of a MoE layer have the same experts.
 RoutedExperts routed_experts(const ModelLayout &layout) {
     RoutedExperts experts;
     for (const ExpertTensor &tensor : layout.expert_tensors) {
-        experts.of_layer.resize(std::max<size_t>(experts.of_layer.size(), tensor.group + size_t{1}), 0);
-        uint32_t &count = experts.of_layer[tensor.group];
+        experts.of_layer.resize(std::max<size_t>(experts.of_layer.size(), tensor.moe_layer + size_t{1}), 0);
+        uint32_t &count = experts.of_layer[tensor.moe_layer];
         count = std::max(count, tensor.n_expert);
     }
     std::vector<uint32_t> first(experts.of_layer.size(), 0);
@@ -22,7 +22,7 @@ RoutedExperts routed_experts(const ModelLayout &layout) {
     for (const ExpertTensor &tensor : layout.expert_tensors) {
         LARDER_CHECK(tensor.first_slice + tensor.n_expert <= layout.n_slice);
         for (uint32_t expert = 0; expert < tensor.n_expert; ++expert) {
-            experts.of_slice[tensor.first_slice + expert] = {tensor.group, first[tensor.group] + expert};
+            experts.of_slice[tensor.first_slice + expert] = {tensor.moe_layer, first[tensor.moe_layer] + expert};
         }
     }
     return experts;

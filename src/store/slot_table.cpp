@@ -46,7 +46,7 @@ void SlotTable::begin_step(std::span<const SliceIndex> demanded, std::span<const
     if (demanded.empty()) {
         return;
     }
-    order_->begin_step(expert_of_[demanded.front()].layer, tokens);
+    order_->begin_step(expert_of_[demanded.front()].moe_layer, tokens);
     for (size_t i = 0; i < demanded.size(); ++i) {
         order_->use(expert_of_[demanded[i]], rows.empty() ? 1 : rows[i]);
     }

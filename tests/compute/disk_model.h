@@ -102,7 +102,7 @@ class DiskModel {
         ExpertTensor tensor;
         tensor.tensor = static_cast<uint32_t>(layout.tensors.size());
         tensor.layer = spec.layer;
-        tensor.group = spec.layer;
+        tensor.moe_layer = spec.layer;
         tensor.projection = spec.projection;
         tensor.n_expert = experts;
         tensor.n_expert_used = top_k;

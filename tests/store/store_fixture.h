@@ -40,7 +40,7 @@ inline ModelLayout make_layout(uint32_t layers, uint32_t experts, uint32_t top_k
             ExpertTensor tensor;
             tensor.tensor = static_cast<uint32_t>(layout.tensors.size());
             tensor.layer = layer;
-            tensor.group = layer;
+            tensor.moe_layer = layer;
             tensor.projection = projection;
             tensor.n_expert = experts;
             tensor.size_class = large ? large_class : small_class;
