@@ -247,7 +247,7 @@ class Run {
             return;
         }
         const int64_t begin = part * chunk_rows;
-        product_.multiply(slice.data, slice.fresh, uses, row_begin_[e], begin,
+        product_.multiply(slice.data, slice.first_use, uses, row_begin_[e], begin,
                           std::min(begin + chunk_rows, weights_->ne[1]));
     }
 

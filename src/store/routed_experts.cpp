@@ -10,13 +10,13 @@ namespace larder {
 RoutedExperts routed_experts(const ModelLayout &layout) {
     RoutedExperts experts;
     for (const ExpertTensor &tensor : layout.expert_tensors) {
-        experts.of_layer.resize(std::max<size_t>(experts.of_layer.size(), tensor.moe_layer + size_t{1}), 0);
-        uint32_t &count = experts.of_layer[tensor.moe_layer];
+        experts.of_moe_layer.resize(std::max<size_t>(experts.of_moe_layer.size(), tensor.moe_layer + size_t{1}), 0);
+        uint32_t &count = experts.of_moe_layer[tensor.moe_layer];
         count = std::max(count, tensor.n_expert);
     }
-    std::vector<uint32_t> first(experts.of_layer.size(), 0);
+    std::vector<uint32_t> first(experts.of_moe_layer.size(), 0);
     for (size_t layer = 1; layer < first.size(); ++layer) {
-        first[layer] = first[layer - 1] + experts.of_layer[layer - 1];
+        first[layer] = first[layer - 1] + experts.of_moe_layer[layer - 1];
     }
     experts.of_slice.resize(layout.n_slice);
     for (const ExpertTensor &tensor : layout.expert_tensors) {

@@ -135,8 +135,8 @@ class StoreOnSim {
         const Extent e = extent(slice);
         return disk.reads_at(e.file, window_of(e).offset);
     }
-    [[nodiscard]] bool resident(const std::vector<SliceIndex> &all) {
-        return std::ranges::all_of(all, [&](SliceIndex s) { return store_.resident(s); });
+    [[nodiscard]] bool cached(const std::vector<SliceIndex> &all) {
+        return std::ranges::all_of(all, [&](SliceIndex s) { return store_.cached(s); });
     }
     // Reads of the slice, and of no other, fail.
     void fail_slice(SliceIndex slice, int error) {
