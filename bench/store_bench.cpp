@@ -35,7 +35,7 @@ ModelLayout make_layout(uint32_t tensors) {
         ExpertTensor tensor;
         tensor.tensor = i;
         tensor.layer = i / 3;
-        tensor.group = i / 3;
+        tensor.moe_layer = i / 3;
         tensor.n_expert = experts;
         tensor.slice_bytes = direct_io_alignment;
         tensor.first_slice = layout.n_slice;
@@ -55,7 +55,7 @@ class InstantReader : public Reader {
     void submit(std::span<const ReadRequest> requests) override {
         pending_.insert(pending_.end(), requests.begin(), requests.end());
     }
-    size_t poll(std::span<ReadResult> results, bool) override {
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds) override {
         const size_t count = std::min(results.size(), pending_.size());
         for (size_t i = 0; i < count; ++i) {
             results[i] = {pending_.back().tag, 0, pending_.back().bytes};
@@ -63,6 +63,7 @@ class InstantReader : public Reader {
         }
         return count;
     }
+    void wake() noexcept override {}
     [[nodiscard]] size_t in_flight() const override { return pending_.size(); }
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
 

@@ -72,15 +72,15 @@ void repack_resident(ggml_tensor *tensor);
 
 // --- experts ---
 
-// Told what the router chose for each MoE block (ExpertTensor::group) of a graph: experts[token * top_k + k], -1 for
-// none. Called on a compute thread in the middle of the graph: it must not throw.
-using OnRoute = std::function<void(uint32_t group, uint32_t top_k, std::span<const int32_t> experts)>;
+// Told what the router chose for each MoE layer (ExpertTensor::moe_layer) of a graph: experts[token * top_k + k], -1
+// for none. Called on a compute thread in the middle of the graph: it must not throw.
+using OnRoute = std::function<void(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts)>;
 
 // Ties the expert tensors of one loaded model to a store. Must outlive every graph that runs on the model; the layout
 // and the store must outlive it.
 class ExpertBinding {
   public:
-    // `on_route` may be empty; with one, every block's choice is copied out. Throws as check_kernels() does.
+    // `on_route` may be empty; with one, every choice is copied out. Throws as check_kernels() does.
     ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route = {});
     ~ExpertBinding();
     ExpertBinding(const ExpertBinding &) = delete;

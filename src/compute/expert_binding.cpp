@@ -93,7 +93,7 @@ class ExpertBinding::Impl {
             n_expert_max = std::max(n_expert_max, tensor.n_expert);
         }
         scratch_.chunks_left = std::vector<std::atomic<uint32_t>>(n_expert_max);
-        // Room for the siblings of a tensor: a group has at most 5 projections, see describe().
+        // Room for the siblings of a tensor: a MoE layer has at most 5 expert tensors, see describe().
         scratch_.demanded.reserve(n_expert_max);
         scratch_.demanded_expert.reserve(n_expert_max);
         scratch_.demanded_rows.reserve(n_expert_max);
@@ -135,7 +135,7 @@ class ExpertBinding::Impl {
         weights.tensor = &tensor;
         uint32_t place = 0;
         for (const ExpertTensor &other : layout_.expert_tensors) {
-            if (other.group != tensor.group) {
+            if (other.moe_layer != tensor.moe_layer) {
                 continue;
             }
             if (&other == &tensor) {

@@ -21,12 +21,12 @@ struct OpScratch {
     std::atomic<uint32_t> next_chunk{0};
     std::atomic<int> threads_left{0};               // that are still in the op; the last one ends the batch
     std::vector<std::atomic<uint32_t>> chunks_left; // by position in which slices became ready
-    // Which expert tensors of the current MoE block have run since the block began: the first one to run announces the
-    // slices of the others. A block begins when its group changes or a tensor comes up again.
-    int64_t group = -1;
+    // Which expert tensors of the MoE layer have run since it began: the first one to run announces the slices of the
+    // others. A layer begins when the number changes or a tensor comes up again.
+    int64_t moe_layer = -1;
     uint32_t seen = 0;
     OnRoute on_route;
-    std::vector<int32_t> route; // of one block, for on_route
+    std::vector<int32_t> route; // of one MoE layer, for on_route
 };
 
 struct ExpertWeights {
@@ -37,7 +37,7 @@ struct ExpertWeights {
     void *repack_traits = nullptr;
     bool gemm = false;                          // where there is a kernel: gemm for groups of four rows
     uint32_t bit = 0;                           // of `seen`
-    std::vector<const ExpertTensor *> siblings; // the other expert tensors of the same group
+    std::vector<const ExpertTensor *> siblings; // the other expert tensors of the same MoE layer
 };
 
 } // namespace larder

@@ -49,15 +49,15 @@ class Looker {
         seen_.reserve(layout.expert_tensors.size());
         for (const ExpertTensor &tensor : layout.expert_tensors) {
             seen_.push_back({this, &tensor});
-            leaders_.resize(std::max<size_t>(leaders_.size(), tensor.group + 1));
+            leaders_.resize(std::max<size_t>(leaders_.size(), tensor.moe_layer + 1));
         }
     }
 
     [[nodiscard]] std::span<Seen> all() { return seen_; } // as in the layout's expert_tensors
 
-    // All expert tensors of a block are multiplied with the same ids: one of them, always the same, tells.
+    // All expert tensors of a MoE layer are multiplied with the same ids: one of them, always the same, tells.
     void look_at(const ExpertTensor &tensor, ggml_tensor *op) noexcept {
-        const ExpertTensor *&leader = leaders_[tensor.group];
+        const ExpertTensor *&leader = leaders_[tensor.moe_layer];
         if (leader == nullptr) {
             leader = &tensor;
         }
@@ -76,14 +76,14 @@ class Looker {
         } catch (const std::bad_alloc &) {
             return; // nobody hears of this route; what is computed does not depend on it
         }
-        on_route_(tensor.group, static_cast<uint32_t>(ids->ne[0]), route_);
+        on_route_(tensor.moe_layer, static_cast<uint32_t>(ids->ne[0]), route_);
     }
 
   private:
     OnRoute on_route_;
     std::vector<Seen> seen_;
-    std::vector<const ExpertTensor *> leaders_; // by group
-    std::vector<int32_t> route_;                // of one block
+    std::vector<const ExpertTensor *> leaders_; // by MoE layer
+    std::vector<int32_t> route_;                // of one MoE layer
 };
 
 bool is_ours(const ggml_tensor *op) {

@@ -157,7 +157,7 @@ class Run {
         }
     }
 
-    // Thread 0: tells the store what this op needs and, on the first op of a MoE block, what the others will.
+    // Thread 0: tells the store what this op needs and, on the first op of a MoE layer, what the others will.
     void demand_slices() {
         scratch_.demanded.clear();
         scratch_.demanded_expert.clear();
@@ -171,9 +171,9 @@ class Run {
             }
         }
         const bool first =
-            scratch_.group != expert_weights_.tensor->group || (scratch_.seen & expert_weights_.bit) != 0;
+            scratch_.moe_layer != expert_weights_.tensor->moe_layer || (scratch_.seen & expert_weights_.bit) != 0;
         if (first) {
-            scratch_.group = expert_weights_.tensor->group;
+            scratch_.moe_layer = expert_weights_.tensor->moe_layer;
             scratch_.seen = 0;
             for (const ExpertTensor *sibling : expert_weights_.siblings) {
                 for (const uint32_t e : scratch_.demanded_expert) {
@@ -196,7 +196,7 @@ class Run {
                 scratch_.route.push_back(id_of(k, token));
             }
         }
-        scratch_.on_route(expert_weights_.tensor->group, static_cast<uint32_t>(ids_->ne[0]), scratch_.route);
+        scratch_.on_route(expert_weights_.tensor->moe_layer, static_cast<uint32_t>(ids_->ne[0]), scratch_.route);
     }
 
     // Thread 0, before the barrier that lets the others at it.
@@ -247,7 +247,7 @@ class Run {
             return;
         }
         const int64_t begin = part * chunk_rows;
-        product_.multiply(slice.data, slice.fresh, uses, row_begin_[e], begin,
+        product_.multiply(slice.data, slice.first_use, uses, row_begin_[e], begin,
                           std::min(begin + chunk_rows, weights_->ne[1]));
     }
 

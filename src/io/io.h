@@ -13,6 +13,7 @@
 // Errors: a failed request is a ReadResult, not an exception. Opening throws Error(io).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -61,9 +62,13 @@ class Reader {
     virtual ~Reader() = default;
     // Takes all requests. Does not block on the disk; uses one system call a batch where the backend can.
     virtual void submit(std::span<const ReadRequest> requests) = 0;
-    // Moves up to results.size() finished requests into `results` and returns how many. With `wait` it blocks until
-    // there is at least one, if any is in flight. Short reads and EINTR are continued inside.
-    virtual size_t poll(std::span<ReadResult> results, bool wait) = 0;
+    // Moves up to results.size() finished requests into `results` and returns how many. 0 ms does not wait; otherwise
+    // blocks until at least one request has finished, `at_most` has passed, or wake() was called. Returns 0 after a
+    // time-out or a wake, and at once when nothing is in flight. milliseconds::max() is no time-out. Short and
+    // interrupted reads are continued inside.
+    virtual size_t poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) = 0;
+    // Makes a poll() that waits return, or the next one that would wait. Several calls may count as one. Any thread.
+    virtual void wake() noexcept = 0;
     // Requests submitted whose results have not been polled.
     [[nodiscard]] virtual size_t in_flight() const = 0;
     [[nodiscard]] virtual const ReaderInfo &info() const = 0;

@@ -55,10 +55,16 @@ void PreadReader::submit(std::span<const ReadRequest> requests) {
     }
 }
 
-size_t PreadReader::poll(std::span<ReadResult> results, bool wait) {
+size_t PreadReader::poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) {
     std::unique_lock lock(mutex_);
-    if (wait && !results.empty()) {
-        done_.wait(lock, [this] { return !finished_.empty() || in_flight_ == 0; });
+    if (at_most.count() > 0 && !results.empty()) {
+        const auto done = [this] { return !finished_.empty() || in_flight_ == 0 || woken_; };
+        if (at_most == std::chrono::milliseconds::max()) {
+            done_.wait(lock, done);
+        } else {
+            done_.wait_for(lock, at_most, done);
+        }
+        woken_ = woken_ && !finished_.empty();
     }
     const size_t count = std::min(results.size(), finished_.size());
     for (size_t i = 0; i < count; i++) {
@@ -66,6 +72,12 @@ size_t PreadReader::poll(std::span<ReadResult> results, bool wait) {
     }
     in_flight_ -= count;
     return count;
+}
+
+void PreadReader::wake() noexcept {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+    done_.notify_all();
 }
 
 size_t PreadReader::in_flight() const {

@@ -21,7 +21,8 @@ class PreadReader final : public Reader {
     PreadReader &operator=(const PreadReader &) = delete;
 
     void submit(std::span<const ReadRequest> requests) override;
-    size_t poll(std::span<ReadResult> results, bool wait) override;
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) override;
+    void wake() noexcept override;
     [[nodiscard]] size_t in_flight() const override;
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
 
@@ -41,6 +42,7 @@ class PreadReader final : public Reader {
     Queue<ReadResult> finished_;
     size_t in_flight_ = 0;
     bool stopping_ = false;
+    bool woken_ = false;
 
     std::vector<std::thread> threads_;
 };

@@ -84,7 +84,8 @@ UringReader::~UringReader() {
             io_uring_cqe_seen(ring_.get(), completion);
         }
         if (free_.size() < under_way_.size()) {
-            enter(true);
+            enter();
+            wait(std::chrono::steady_clock::time_point::max());
         }
     }
 }
@@ -96,20 +97,25 @@ void UringReader::submit(std::span<const ReadRequest> requests) {
     }
     in_flight_ += requests.size();
     start_queued();
-    enter(false);
+    enter();
 }
 
-size_t UringReader::poll(std::span<ReadResult> results, bool wait) {
+size_t UringReader::poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point deadline =
+        at_most > std::chrono::hours(24) ? Clock::time_point::max() : Clock::now() + at_most;
     while (true) {
         const size_t count = reap(results);
         start_queued();
-        const bool must_wait = wait && count == 0 && in_flight_ > 0 && !results.empty();
-        enter(must_wait);
-        if (!must_wait) {
+        enter();
+        if (count > 0 || in_flight_ == 0 || results.empty() || Clock::now() >= deadline || woken_.exchange(false)) {
             return count;
         }
+        wait(deadline);
     }
 }
+
+void UringReader::wake() noexcept { woken_ = true; }
 
 void UringReader::prepare(uint32_t index) {
     io_uring_sqe *entry = io_uring_get_sqe(ring_.get());
@@ -130,14 +136,23 @@ void UringReader::start_queued() {
     }
 }
 
-void UringReader::enter(bool wait) {
-    if (!wait && io_uring_sq_ready(ring_.get()) == 0) {
+void UringReader::enter() {
+    if (io_uring_sq_ready(ring_.get()) == 0) {
         return;
     }
-    const int answer = io_uring_submit_and_wait(ring_.get(), wait ? 1 : 0);
+    const int answer = io_uring_submit(ring_.get());
     // A kernel short of memory takes the entries later: they stay in the ring, and the next poll hands them over again.
     // Any other refusal would mean that the ring is not what we made it.
     LARDER_CHECK(answer >= 0 || answer == -EINTR || answer == -EAGAIN || answer == -EBUSY || answer == -ENOMEM);
+}
+
+void UringReader::wait(std::chrono::steady_clock::time_point deadline) {
+    constexpr std::chrono::milliseconds longest{10}; // until a wake is seen
+    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::min<std::chrono::steady_clock::duration>(deadline - std::chrono::steady_clock::now(), longest));
+    __kernel_timespec time{0, std::max<int64_t>(left.count(), 1)};
+    io_uring_cqe *completion = nullptr;
+    io_uring_wait_cqe_timeout(ring_.get(), &completion, &time);
 }
 
 size_t UringReader::reap(std::span<ReadResult> results) {

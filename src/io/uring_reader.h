@@ -7,6 +7,7 @@
 
 #include <liburing.h>
 
+#include <atomic>
 #include <vector>
 
 namespace larder {
@@ -34,7 +35,8 @@ class UringReader final : public Reader {
     UringReader &operator=(const UringReader &) = delete;
 
     void submit(std::span<const ReadRequest> requests) override;
-    size_t poll(std::span<ReadResult> results, bool wait) override;
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) override;
+    void wake() noexcept override;
     [[nodiscard]] size_t in_flight() const override { return in_flight_; }
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
 
@@ -43,8 +45,10 @@ class UringReader final : public Reader {
     void prepare(uint32_t index);
     // Moves requests from the queue into free places of the kernel's.
     void start_queued();
-    // Hands prepared entries to the kernel; with `wait` it sleeps until there is a completion or a signal.
-    void enter(bool wait);
+    // Hands prepared entries to the kernel.
+    void enter();
+    // Sleeps until there is a completion, the deadline, or a wake.
+    void wait(std::chrono::steady_clock::time_point deadline);
     // Moves completions into `results` and prepares the next read of those that came up short.
     size_t reap(std::span<ReadResult> results);
 
@@ -56,6 +60,7 @@ class UringReader final : public Reader {
     std::vector<uint32_t> free_; // places of under_way_ not in use
     Queue<ReadRequest> queued_;
     size_t in_flight_ = 0;
+    std::atomic<bool> woken_{false};
 };
 
 } // namespace larder

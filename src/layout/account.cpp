@@ -13,26 +13,26 @@ namespace larder {
 
 namespace {
 
-// One MoE block: the expert tensors that are multiplied with the same ids.
-struct Block {
+// The expert tensors of one MoE layer.
+struct MoeLayer {
     uint32_t layer = 0;
     uint64_t expert_bytes = 0;
     uint64_t n_expert = 0;
     uint64_t n_expert_used = 0;
 };
 
-std::vector<Block> blocks_of(const ModelLayout &layout) {
-    std::map<uint32_t, Block> blocks;
+std::vector<MoeLayer> moe_layers_of(const ModelLayout &layout) {
+    std::map<uint32_t, MoeLayer> moe_layers;
     for (const ExpertTensor &expert : layout.expert_tensors) {
-        Block &block = blocks[expert.group];
-        block.layer = expert.layer;
-        block.n_expert = expert.n_expert;
-        block.n_expert_used = expert.n_expert_used;
-        block.expert_bytes += expert.slice_bytes;
+        MoeLayer &moe_layer = moe_layers[expert.moe_layer];
+        moe_layer.layer = expert.layer;
+        moe_layer.n_expert = expert.n_expert;
+        moe_layer.n_expert_used = expert.n_expert_used;
+        moe_layer.expert_bytes += expert.slice_bytes;
     }
-    std::vector<Block> in_order;
-    for (const auto &[group, block] : blocks) {
-        in_order.push_back(block);
+    std::vector<MoeLayer> in_order;
+    for (const auto &[number, moe_layer] : moe_layers) {
+        in_order.push_back(moe_layer);
     }
     return in_order;
 }
@@ -54,14 +54,14 @@ void add_resident(WeightAccount &account, const ModelLayout &layout) {
     }
 }
 
-void add_sizes(WeightAccount &account, const std::vector<Block> &blocks) {
+void add_sizes(WeightAccount &account, const std::vector<MoeLayer> &moe_layers) {
     std::map<uint64_t, ExpertSize> sizes;
-    for (const Block &block : blocks) {
-        ExpertSize &size = sizes[block.expert_bytes];
-        size.expert_bytes = block.expert_bytes;
-        size.n_expert += block.n_expert;
-        append_once(size.layers, block.layer);
-        append_once(account.expert_layers, block.layer);
+    for (const MoeLayer &moe_layer : moe_layers) {
+        ExpertSize &size = sizes[moe_layer.expert_bytes];
+        size.expert_bytes = moe_layer.expert_bytes;
+        size.n_expert += moe_layer.n_expert;
+        append_once(size.layers, moe_layer.layer);
+        append_once(account.expert_layers, moe_layer.layer);
     }
     for (const auto &[bytes, size] : sizes) {
         account.expert_sizes.push_back(size);
@@ -84,10 +84,10 @@ void add_slices(WeightAccount &account, const ModelLayout &layout) {
     }
 }
 
-void add_working_set(WeightAccount &account, const ModelLayout &layout, const std::vector<Block> &blocks) {
+void add_working_set(WeightAccount &account, const ModelLayout &layout, const std::vector<MoeLayer> &moe_layers) {
     std::map<uint32_t, uint64_t> by_layer;
-    for (const Block &block : blocks) {
-        by_layer[block.layer] += block.n_expert_used * block.expert_bytes;
+    for (const MoeLayer &moe_layer : moe_layers) {
+        by_layer[moe_layer.layer] += moe_layer.n_expert_used * moe_layer.expert_bytes;
     }
     uint64_t sum = 0;
     uint64_t n_own_layer = 0;
@@ -108,11 +108,11 @@ WeightAccount account_of(const ModelLayout &layout) {
     account.total_bytes = layout.total_bytes;
     account.routed_bytes = layout.routed_bytes;
     account.resident_bytes = layout.resident_bytes;
-    const std::vector<Block> blocks = blocks_of(layout);
+    const std::vector<MoeLayer> moe_layers = moe_layers_of(layout);
     add_resident(account, layout);
-    add_sizes(account, blocks);
+    add_sizes(account, moe_layers);
     add_slices(account, layout);
-    add_working_set(account, layout, blocks);
+    add_working_set(account, layout, moe_layers);
     return account;
 }
 

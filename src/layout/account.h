@@ -23,7 +23,7 @@ struct ExpertSize {
 
 // How one projection of the routed experts is quantised in these layers.
 struct SliceFormat {
-    std::string projection; // "gate"; "gate (chunk)" for experts shared by a group of the routed ones
+    std::string projection; // "gate"; "gate (chunk)" for experts that several of the routed ones share
     std::string type;       // "q4_K"
     uint64_t slice_bytes = 0;
     std::vector<uint32_t> layers;

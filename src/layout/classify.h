@@ -18,7 +18,7 @@ TensorName parse_tensor_name(std::string_view name);
 
 struct ExpertName {
     Projection projection = Projection::gate;
-    bool chunk = false; // "chexps": experts that are shared by a group of the routed ones, a MoE block of its own
+    bool chunk = false; // "chexps": experts that several of the routed ones share, a MoE layer of its own
 };
 // Of a stacked weight of routed experts; nullopt for everything else, their biases and scales included.
 std::optional<ExpertName> parse_expert_name(std::string_view name);

@@ -76,7 +76,7 @@ ExpertTensor describe(const ModelLayout &layout, size_t index, const std::vector
     ExpertTensor expert;
     expert.tensor = static_cast<uint32_t>(index);
     expert.layer = static_cast<uint32_t>(tensor.layer);
-    expert.group = expert.layer * 2 + (name.chunk ? 1 : 0); // unique; numbered through afterwards
+    expert.moe_layer = expert.layer * 2 + (name.chunk ? 1 : 0); // unique; numbered through afterwards
     expert.projection = name.projection;
     expert.n_expert = static_cast<uint32_t>(tensor.shape[2]);
     expert.n_expert_used = std::min(top_k[expert.layer], expert.n_expert);
@@ -92,7 +92,7 @@ ExpertTensor describe(const ModelLayout &layout, size_t index, const std::vector
 void refuse_doubles(const ModelLayout &layout) {
     std::set<std::pair<uint32_t, Projection>> seen;
     for (const ExpertTensor &expert : layout.expert_tensors) {
-        if (!seen.emplace(expert.group, expert.projection).second) {
+        if (!seen.emplace(expert.moe_layer, expert.projection).second) {
             const TensorInfo &tensor = layout.tensors[expert.tensor];
             throw refusal(layout.files[tensor.extent.file],
                           fmt::format("tensor '{}' is in layer {} twice", tensor.name, expert.layer), convert_again);
@@ -100,12 +100,11 @@ void refuse_doubles(const ModelLayout &layout) {
     }
 }
 
-void number_groups_and_slices(ModelLayout &layout) {
-    std::map<uint32_t, uint32_t> group_numbers;
+void number_moe_layers_and_slices(ModelLayout &layout) {
+    std::map<uint32_t, uint32_t> numbers;
     uint64_t n_slice = 0;
     for (ExpertTensor &expert : layout.expert_tensors) {
-        expert.group =
-            group_numbers.try_emplace(expert.group, static_cast<uint32_t>(group_numbers.size())).first->second;
+        expert.moe_layer = numbers.try_emplace(expert.moe_layer, static_cast<uint32_t>(numbers.size())).first->second;
         expert.first_slice = static_cast<uint32_t>(n_slice);
         n_slice += expert.n_expert;
     }
@@ -174,7 +173,7 @@ void add_experts(ModelLayout &layout, const Metadata &keys) {
     }
     std::ranges::stable_sort(layout.expert_tensors, {}, &ExpertTensor::layer);
     refuse_doubles(layout);
-    number_groups_and_slices(layout);
+    number_moe_layers_and_slices(layout);
     add_size_classes(layout);
     layout.token_bytes = largest_pass(
         layout, [](const ExpertTensor &expert) { return uint64_t{expert.n_expert_used} * expert.slice_bytes; });

@@ -61,7 +61,9 @@ struct TensorInfo {
 struct ExpertTensor {
     uint32_t tensor = 0; // index into ModelLayout::tensors
     uint32_t layer = 0;
-    uint32_t group = 0; // expert tensors with the same group are multiplied with the same ids, in one MoE block
+    // Expert tensors with the same number share one routing decision: their ops get the same ids. Numbered from 0 in
+    // the order of the layers.
+    uint32_t moe_layer = 0;
     Projection projection = Projection::gate;
     uint32_t n_expert = 0;
     uint32_t n_expert_used = 0; // of them by one token: min(the layer's top-k, n_expert)

@@ -22,7 +22,7 @@ void Arenas::add(ExpertStore &store, size_t first_class) {
     const Member member{&store, first_class, store.arena_use().slots.size()};
     LARDER_CHECK(first_class + member.n_class <= classes_.size());
     members_.push_back(member);
-    store.use_slots(wanted_of(member));
+    store.resize(wanted_of(member));
 }
 
 void Arenas::remove(ExpertStore &store) {
@@ -30,12 +30,12 @@ void Arenas::remove(ExpertStore &store) {
     std::erase_if(members_, [&](const Member &member) { return member.store == &store; });
 }
 
-void Arenas::use_slots(std::span<const uint64_t> slots) {
+void Arenas::resize(std::span<const uint64_t> slots) {
     const std::lock_guard lock(mutex_);
     LARDER_CHECK(slots.size() == wanted_.size());
     std::ranges::copy(slots, wanted_.begin());
     for (const Member &member : members_) {
-        member.store->use_slots(wanted_of(member));
+        member.store->resize(wanted_of(member));
     }
 }
 

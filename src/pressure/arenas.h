@@ -4,7 +4,7 @@
 // loaded has its part all the same: it counts as slots in use that hold nothing, and its store gets that part when it is
 // added.
 //
-// Threads: any. remove() waits for a use_slots() under way.
+// Threads: any. remove() waits for a resize() under way.
 #pragma once
 
 #include "store/store.h"
@@ -31,7 +31,7 @@ class Arenas {
     void remove(ExpertStore &store);
 
     // As ExpertStore's, over all classes.
-    void use_slots(std::span<const uint64_t> slots);
+    void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const;
 
   private:

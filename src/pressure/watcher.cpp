@@ -73,7 +73,7 @@ bool PressureWatcher::look(bool between) {
         }
     }
     if (resize) {
-        arenas_.use_slots(slots_within(bounds_, resize->to_bytes));
+        arenas_.resize(slots_within(bounds_, resize->to_bytes));
         if (options_.on_resize) {
             options_.on_resize(*resize);
         }

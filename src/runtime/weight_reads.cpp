@@ -43,7 +43,7 @@ class Buffers {
 
 // A time-out of 0 is none.
 std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) {
-    return timeout.count() > 0 ? timeout : std::chrono::milliseconds(std::chrono::hours(24 * 365));
+    return timeout.count() > 0 ? timeout : std::chrono::milliseconds::max();
 }
 
 // The reads of one load. Their memory outlives them, however the load ends.

@@ -1,15 +1,14 @@
-// arena.h — the memory of all slots: one anonymous mapping, carved into size classes.
+// arena.h — the memory of all slots: one anonymous mapping, divided by size class.
 //
-// Slots are numbered through all classes: those of class 0 first. Every slot starts at a multiple of
-// direct_io_alignment. Nothing is touched here: a slot costs RAM from the first read into it on. Huge pages are asked
-// for (an expert's matmul walks megabytes) and the mapping starts on a huge page's border, so that the kernel can give
-// them.
+// Slots are numbered through all classes, those of class 0 first. Every slot starts at a multiple of
+// direct_io_alignment. The constructor touches no memory: a slot takes RAM from the first read into it. The mapping
+// asks for huge pages, since a multiplication walks megabytes, and starts on the border of one.
 //
-// The memory of slots at the end of a class's range can go back to the kernel, in whole huge pages: a part of one would
-// leave the rest of it in small pages, and the kernel free to keep the whole. So up to two of them a class stay. The
-// addresses stay too, and cost RAM again from the next read into them on.
+// The memory of slots at the end of a class's range can be returned to the kernel, in whole huge pages. The kernel may
+// keep all of a huge page of which only a part was returned. So up to two huge pages a class stay. Their addresses stay
+// mapped, and take RAM again from the next read.
 //
-// Threads: immutable after construction. give_back() while nobody uses or reads into those slots.
+// Threads: immutable after construction. give_back() only while no thread uses these slots and no read goes into them.
 #pragma once
 
 #include "layout/layout.h"
@@ -33,8 +32,8 @@ class Arena {
         const Class &c = classes_[size_class];
         return c.first_address + static_cast<uint64_t>(slot - c.first_slot) * c.slot_bytes;
     }
-    // Gives back the memory of the class's slots from `first` on; those from `end` on have been given back before, or
-    // are none. Returns the bytes of the huge pages that went.
+    // Returns the memory of the class's slots from `first` on to the kernel. That of the slots from `end` on was
+    // returned before, or there are none. The result is in bytes.
     uint64_t give_back(uint32_t size_class, uint64_t first, uint64_t end) const;
 
     [[nodiscard]] uint64_t slot_bytes(uint32_t size_class) const { return classes_[size_class].slot_bytes; }

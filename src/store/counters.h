@@ -1,7 +1,7 @@
-// counters.h — the figures of StoreStats while they grow.
+// counters.h — the counters behind StoreStats.
 //
-// Threads: written under the store's mutex, or by the one thread that polls; read from any. Relaxed: each figure is
-// right by itself, and between batches all of them are.
+// Threads: written under the store's mutex, read from any thread. Relaxed atomics: each counter is exact by itself, and
+// all of them agree between batches.
 #pragma once
 
 #include "store/store.h"

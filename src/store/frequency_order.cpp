@@ -20,21 +20,21 @@ constexpr uint32_t few_tokens_max = 8;
 
 constexpr float infinite = std::numeric_limits<float>::infinity();
 
-size_t total(const std::vector<uint32_t> &experts_of_layer) {
-    return std::accumulate(experts_of_layer.begin(), experts_of_layer.end(), size_t{0});
+size_t total(const std::vector<uint32_t> &experts_of_moe_layer) {
+    return std::accumulate(experts_of_moe_layer.begin(), experts_of_moe_layer.end(), size_t{0});
 }
 
 } // namespace
 
 FrequencyOrder::FrequencyOrder(const EvictionShape &shape, FrequencyWeights weights)
-    : weights_(weights), n_layer_(shape.experts_of_layer.size()), n_expert_(total(shape.experts_of_layer)),
+    : weights_(weights), n_layer_(shape.experts_of_moe_layer.size()), n_expert_(total(shape.experts_of_moe_layer)),
       layers_(n_layer_), uses_(n_expert_), nearness_(n_layer_), least_(shape.size_classes * n_layer_),
       lists_(shape.slots, shape.size_classes * n_expert_), places_(shape.slots), sizes_(shape.size_classes, 0),
       kept_(shape.slots, shape.size_classes) {
     uint32_t expert = 0;
     for (size_t layer = 0; layer < n_layer_; ++layer) {
         layers_[layer].first_expert = expert;
-        expert += shape.experts_of_layer[layer];
+        expert += shape.experts_of_moe_layer[layer];
         layers_[layer].end_expert = expert;
         const float round = static_cast<float>(layer) / static_cast<float>(n_layer_);
         nearness_[layer] = std::exp2(weights_.nearness * round);
@@ -72,7 +72,7 @@ void FrequencyOrder::rescale(Layer &layer) {
 }
 
 void FrequencyOrder::use(RoutedExpert expert, uint32_t rows) {
-    LARDER_CHECK(expert.layer == layer_ && expert.index < n_expert_);
+    LARDER_CHECK(expert.moe_layer == layer_ && expert.index < n_expert_);
     Use &use = uses_[expert.index];
     use.count += static_cast<float>(rows) * token_worth_;
     if (few_tokens_) {
@@ -81,15 +81,15 @@ void FrequencyOrder::use(RoutedExpert expert, uint32_t rows) {
 }
 
 void FrequencyOrder::insert(uint32_t size_class, SlotIndex slot, RoutedExpert expert) {
-    LARDER_CHECK(expert.layer < n_layer_ && expert.index < n_expert_ && places_[slot].state == State::absent);
+    LARDER_CHECK(expert.moe_layer < n_layer_ && expert.index < n_expert_ && places_[slot].state == State::absent);
     lists_.push_back(list(size_class, expert.index), slot);
     places_[slot] = {expert, State::free};
     ++sizes_[size_class];
-    Least &known = least(size_class, expert.layer);
+    Least &known = least(size_class, expert.moe_layer);
     if (known.expert == unknown) {
         return;
     }
-    const float own = worth(layers_[expert.layer], expert.index);
+    const float own = worth(layers_[expert.moe_layer], expert.index);
     if (own < known.worth || (own == known.worth && expert.index < known.expert)) {
         known = {own, expert.index};
     }
@@ -100,7 +100,7 @@ void FrequencyOrder::remove(uint32_t size_class, SlotIndex slot) {
     set_state(slot, State::absent);
     lists_.remove(slot);
     const RoutedExpert expert = places_[slot].expert;
-    Least &known = least(size_class, expert.layer);
+    Least &known = least(size_class, expert.moe_layer);
     if (known.expert == expert.index && lists_.empty(list(size_class, expert.index))) {
         known.expert = unknown;
     }
@@ -143,7 +143,7 @@ void FrequencyOrder::move(uint32_t /*size_class*/, SlotIndex from, SlotIndex to)
 void FrequencyOrder::set_state(SlotIndex slot, State state) {
     const auto blocks = [](State s) { return s == State::kept || s == State::pinned ? 1U : 0U; };
     Place &place = places_[slot];
-    layers_[place.expert.layer].blocked += blocks(state) - blocks(place.state);
+    layers_[place.expert.moe_layer].blocked += blocks(state) - blocks(place.state);
     place.state = state;
 }
 

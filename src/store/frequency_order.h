@@ -1,20 +1,24 @@
-// frequency_order.h — the expert of least worth first; worth is how often it was used, old uses counting less.
+// frequency_order.h — evicts the expert of least worth. Worth is how often an expert was used; old uses count less.
 //
-// Each expert has a count that is halved every 16 steps of its layer and grows by the share of the step's tokens that
-// go through it: by 1 for each use in decoding, by a fraction in a prefill, whose hundreds of tokens are one step. So
-// slices that a prefill touches once are worth less than what decoding uses, and go first. Counts are remembered for
-// experts that are not resident.
+// Each expert has a count. It is halved every 16 steps of the expert's MoE layer, and grows in each step by the share
+// of the step's tokens that use the expert: by 1 for a use in decoding, by a fraction in a prefill, whose hundreds of
+// tokens are one step. So experts that a prefill uses once are worth less than those that decoding uses, and are
+// evicted first. Experts that are not cached keep their counts.
 //
-// Two things may weigh beside the count, see FrequencyWeights:
-//   last step    A fifth to two fifths of a layer's experts are used again by the next token, far more than counts say.
-//                Those of the layer's last step of few tokens have their worth multiplied.
-//   nearness     Layers have their turns in a fixed order. An expert of the layer that has just had its turn is not
-//                needed for a whole round, one of the next layer may be needed at once: worth grows as its layer's
-//                turn draws nearer.
+// FrequencyWeights adds two factors:
+//   last_step    A fifth to two fifths of a layer's experts are used again by the next token, far more than their
+//   counts
+//                predict. The worth of those that the layer's last step of few tokens used is multiplied.
+//   nearness     Layers run in a fixed order. An expert of the layer that has just run is not used again before all
+//   other
+//                layers have run; one of the next layer may be used at once. Worth grows as the layer's turn comes
+//                nearer.
 //
-// What is kept so that hits cost next to nothing: counts are in units that grow with each step of the layer instead of
-// shrinking themselves; each layer remembers its least worthy expert per size class until one of its counts or slots
-// changes; and only layers that have pinned or kept slots are searched for what may go.
+// A hit costs next to nothing: instead of halving all counts, the unit in which a layer counts grows with each of its
+// steps. Each layer remembers its expert of least worth per size class until one of its counts or slots changes. Only
+// layers with pinned or kept slots are searched for an evictable one.
+//
+// "Layer" in this file is a MoE layer.
 #pragma once
 
 #include "store/eviction.h"

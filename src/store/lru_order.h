@@ -1,4 +1,4 @@
-// lru_order.h — least recently used first: one list per size class. Everything is O(1).
+// lru_order.h — evicts the least recently used slot. One list per size class; every call is O(1).
 #pragma once
 
 #include "store/eviction.h"

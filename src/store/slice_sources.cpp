@@ -27,7 +27,7 @@ SliceSources::SliceSources(const ModelLayout &layout) : files_(layout.files), so
             {tensor.slice_bytes, tensor.size_class, tensor.first_slice, tensor.layer, tensor.projection});
         slices += tensor.n_expert;
         slices_of_tensor_max_ = std::max(slices_of_tensor_max_, tensor.n_expert);
-        uint32_t &of_layer = slices_of_layer[tensor.layer];
+        uint32_t &of_layer = slices_of_layer[tensor.moe_layer];
         of_layer += tensor.n_expert;
         slices_of_layer_max_ = std::max(slices_of_layer_max_, of_layer);
     }

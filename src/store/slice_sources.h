@@ -1,6 +1,6 @@
-// slice_sources.h — where each slice lies on disk, and how it is read into a slot.
+// slice_sources.h — where each slice lies on disk, and how to read it into a slot.
 //
-// A copy of the few facts of the layout that reading needs, by slice: 16 bytes each.
+// Copies what reading needs from the layout: 16 bytes a slice.
 //
 // Threads: immutable after construction.
 #pragma once
@@ -22,15 +22,15 @@ class SliceSources {
 
     [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(sources_.size()); }
     [[nodiscard]] uint32_t size_class(SliceIndex slice) const { return tensor_of(slice).size_class; }
-    // Most slices a batch can have: the experts of the tensor that has most, and with those that follow, of the layer.
+    // The most slices a batch can demand (of one tensor), and demand together with those that follow (of a MoE layer).
     [[nodiscard]] uint32_t slices_of_tensor_max() const { return slices_of_tensor_max_; }
     [[nodiscard]] uint32_t slices_of_layer_max() const { return slices_of_layer_max_; }
 
-    // The slice's window, read into the slot at `into`.
+    // The request that reads the slice's window into the slot at `into`.
     [[nodiscard]] ReadRequest request(SliceIndex slice, char *into, uint64_t tag) const;
-    // Where the slice begins inside its window.
+    // The offset of the slice in its window.
     [[nodiscard]] uint64_t skew(SliceIndex slice) const;
-    // What a failed read of the slice means to the user.
+    // The error for a read of the slice that failed.
     [[nodiscard]] Error read_error(SliceIndex slice, int errno_value) const;
 
   private:

@@ -1,4 +1,4 @@
-// slot.h — how slots are numbered.
+// slot.h — the numbers of slots.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// slot_lists.h — lists of slots, for orders of eviction.
+// slot_lists.h — doubly linked lists of slots, for eviction orders.
 //
-// Doubly linked rings through sentinels, all links in one array. A slot is in at most one list. Every call is O(1) and
-// allocates nothing.
+// The lists are rings through sentinels, with all links in one array. A slot is in at most one list. Every call is O(1)
+// and allocates nothing.
 //
 // Threads: the caller locks.
 #pragma once

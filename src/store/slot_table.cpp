@@ -46,7 +46,7 @@ void SlotTable::begin_step(std::span<const SliceIndex> demanded, std::span<const
     if (demanded.empty()) {
         return;
     }
-    order_->begin_step(expert_of_[demanded.front()].layer, tokens);
+    order_->begin_step(expert_of_[demanded.front()].moe_layer, tokens);
     for (size_t i = 0; i < demanded.size(); ++i) {
         order_->use(expert_of_[demanded[i]], rows.empty() ? 1 : rows[i]);
     }
@@ -68,7 +68,7 @@ SlotTable::Acquired SlotTable::acquire(uint32_t size_class, SliceIndex slice) {
         result.evicted = true;
     }
     Slot &slot = slots_[result.slot];
-    LARDER_CHECK(slot.state == SlotState::free && !slot.needed && slot.size_class == size_class);
+    LARDER_CHECK(slot.state == SlotState::free && !slot.pinned && slot.size_class == size_class);
     slot.slice = slice;
     slot.state = SlotState::reading;
     slot_of_[slice] = result.slot;
@@ -91,7 +91,7 @@ void SlotTable::publish(SlotIndex index) {
     slot.state = SlotState::ready;
     --reading_;
     order_->insert(slot.size_class, index, expert_of_[slot.slice]);
-    if (slot.needed) {
+    if (slot.pinned) {
         order_->pin(slot.size_class, index);
     }
 }
@@ -100,36 +100,36 @@ void SlotTable::abandon(SlotIndex index) {
     Slot &slot = slots_[index];
     LARDER_CHECK(slot.state == SlotState::reading && slot_of_[slot.slice] == index);
     slot_of_[slot.slice] = no_slot;
-    needed_ -= slot.needed ? 1 : 0;
+    pinned_ -= slot.pinned ? 1 : 0;
     --reading_;
     slot.slice = no_slice;
     slot.state = SlotState::free;
-    slot.needed = false;
+    slot.pinned = false;
     classes_[slot.size_class].free.push_back(index);
 }
 
-void SlotTable::need(SlotIndex index) {
+void SlotTable::pin(SlotIndex index) {
     Slot &slot = slots_[index];
-    LARDER_CHECK((slot.state == SlotState::reading || slot.state == SlotState::ready) && !slot.needed);
+    LARDER_CHECK((slot.state == SlotState::reading || slot.state == SlotState::ready) && !slot.pinned);
     if (slot.state == SlotState::ready) {
         order_->pin(slot.size_class, index);
     }
-    slot.needed = true;
-    ++needed_;
+    slot.pinned = true;
+    ++pinned_;
 }
 
-void SlotTable::unneed(SlotIndex index) {
+void SlotTable::unpin(SlotIndex index) {
     Slot &slot = slots_[index];
-    LARDER_CHECK(slot.needed);
+    LARDER_CHECK(slot.pinned);
     if (slot.state == SlotState::ready) {
         order_->unpin(slot.size_class, index);
     }
-    slot.needed = false;
-    --needed_;
+    slot.pinned = false;
+    --pinned_;
 }
 
 void SlotTable::keep(SlotIndex index) {
-    LARDER_CHECK(slots_[index].state == SlotState::ready && !slots_[index].needed);
+    LARDER_CHECK(slots_[index].state == SlotState::ready && !slots_[index].pinned);
     order_->keep(slots_[index].size_class, index);
 }
 
@@ -138,7 +138,7 @@ void SlotTable::keep(SlotIndex index) {
 void SlotTable::resize(uint32_t size_class, uint32_t slots,
                        const std::function<void(SlotIndex from, SlotIndex to)> &moved) {
     Class &c = classes_[size_class];
-    LARDER_CHECK(reading_ == 0 && needed_ == 0 && slots <= c.slots && (slots > 0 || c.slots == 0));
+    LARDER_CHECK(reading_ == 0 && pinned_ == 0 && slots <= c.slots && (slots > 0 || c.slots == 0));
     for (size_t holding = c.in_use - c.free.size(); holding > slots; --holding) {
         evict(order_->victim(size_class));
     }
@@ -176,24 +176,24 @@ uint32_t SlotTable::available(uint32_t size_class) const {
 
 void SlotTable::check_invariants() const {
     uint32_t reading = 0;
-    uint32_t needed = 0;
+    uint32_t pinned = 0;
     std::vector<uint32_t> free(classes_.size(), 0);
     std::vector<uint32_t> evictable(classes_.size(), 0);
     for (SlotIndex index = 0; index < slots_.size(); ++index) {
         const Slot &slot = slots_[index];
-        const bool may_go = slot.state == SlotState::ready && !slot.needed;
+        const bool may_go = slot.state == SlotState::ready && !slot.pinned;
         const Class &own = classes_[slot.size_class];
         LARDER_CHECK((slot.state == SlotState::retired) == (index >= own.first + own.in_use));
         LARDER_CHECK((slot.state == SlotState::free || slot.state == SlotState::retired) == (slot.slice == no_slice));
         LARDER_CHECK(slot.slice == no_slice || slot_of_[slot.slice] == index);
-        LARDER_CHECK(!(slot.needed && slot.slice == no_slice));
+        LARDER_CHECK(!(slot.pinned && slot.slice == no_slice));
         LARDER_CHECK(order_->evictable(index) == may_go);
         reading += slot.state == SlotState::reading ? 1 : 0;
-        needed += slot.needed ? 1 : 0;
+        pinned += slot.pinned ? 1 : 0;
         free[slot.size_class] += slot.state == SlotState::free ? 1 : 0;
         evictable[slot.size_class] += may_go ? 1 : 0;
     }
-    LARDER_CHECK(reading == reading_ && needed == needed_);
+    LARDER_CHECK(reading == reading_ && pinned == pinned_);
     for (uint32_t size_class = 0; size_class < classes_.size(); ++size_class) {
         const std::vector<SlotIndex> &list = classes_[size_class].free;
         LARDER_CHECK(list.size() == free[size_class] && order_->size(size_class) == evictable[size_class]);

@@ -26,7 +26,7 @@
 //
 // Threads: begin() and end() from one thread while no other thread is between them. wait() and release() from any
 // number of threads at once; no lock is taken by wait() for a slice that is ready, nor by release() when all are.
-// use_slots() from any thread at any time.
+// resize() from any thread at any time.
 // Units: bytes, microseconds (stats), slots, slices.
 #pragma once
 
@@ -48,7 +48,7 @@ struct ReadySlice {
     SliceIndex slice = 0;
     char *data = nullptr;           // slice_bytes bytes; valid until release() of this position
     uint32_t demanded_position = 0; // its place in `demanded`
-    bool fresh = false;             // no batch has used these bytes since they were read; who uses them may change them
+    bool first_use = false;         // no batch has used these bytes since they were read: see below
 };
 
 // How many of an ubatch's tokens go through each expert of a batch. A prefill's hundreds of tokens are one step like a
@@ -69,12 +69,12 @@ struct StoreStats {
     uint64_t read_errors = 0;
     uint64_t stall_us = 0; // time threads waited for a read with nothing else to do, wall time of the op
     uint64_t arena_bytes = 0;
-    uint64_t shrinks = 0; // by use_slots()
+    uint64_t shrinks = 0; // by resize()
     uint64_t regrows = 0;
     uint64_t bytes_given_back = 0; // to the kernel, by all shrinks
 };
 
-// What use_slots() has made of the arena.
+// What resize() has made of the arena.
 struct ArenaUse {
     std::vector<uint64_t> slots; // in use, per size class
     uint64_t bytes = 0;          // of these
@@ -117,7 +117,7 @@ class ExpertStore {
     // goes back to the kernel in whole huge pages; where there are more, they are free again. Between batches it is
     // done when this returns, which waits for reads in flight; during one it is done by its end(). A later call
     // replaces one that is not done yet.
-    void use_slots(std::span<const uint64_t> slots);
+    void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const; // any thread
 
     // The cause of the first failed read since the last call, if any. From the thread that owns the session.
@@ -127,7 +127,7 @@ class ExpertStore {
 
     // A snapshot. From any thread; exact between batches.
     [[nodiscard]] StoreStats stats() const;
-    [[nodiscard]] bool resident(SliceIndex slice) const; // ready in a slot; between batches
+    [[nodiscard]] bool cached(SliceIndex slice) const; // ready in a slot; between batches
 
   private:
     class Impl;

@@ -31,7 +31,7 @@ TwoSides one_tensor(const ExpertSpec &spec, uint64_t slots, Kernels kernels = Ke
 
 class RepackedKernels : public testing::TestWithParam<ggml_type> {};
 
-// The first graph finds fresh slices, the others what the first one left.
+// The first graph repacks the slices, the others find them repacked.
 TEST_P(RepackedKernels, GiveTheBitsOfStocksRepackBuffer) {
     for (const int64_t tokens : {1, 5, 120}) {
         for (const bool input_per_use : {false, true}) {

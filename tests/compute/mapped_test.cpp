@@ -10,7 +10,7 @@ constexpr uint32_t experts = 16;
 constexpr uint32_t top_k = 4;
 
 struct Told {
-    uint32_t group;
+    uint32_t moe_layer;
     uint32_t top_k;
     std::vector<int32_t> experts;
     bool operator==(const Told &) const = default;
@@ -30,12 +30,12 @@ class Mapped : public testing::Test {
                           [this](const ExpertTensor &tensor) {
                               return model_.image.data() + model_.layout.tensors[tensor.tensor].extent.offset;
                           },
-                          [this](uint32_t group, uint32_t k, std::span<const int32_t> chosen) {
-                              told_.push_back({group, k, {chosen.begin(), chosen.end()}});
+                          [this](uint32_t moe_layer, uint32_t k, std::span<const int32_t> chosen) {
+                              told_.push_back({moe_layer, k, {chosen.begin(), chosen.end()}});
                           }};
 };
 
-TEST_F(Mapped, AreMultipliedToStocksBitsAndEachBlocksRouteIsToldOnce) {
+TEST_F(Mapped, AreMultipliedToStocksBitsAndEachMoeLayersRouteIsReportedOnce) {
     const LoadedTensors stock(model_, ggml_backend_cpu_buffer_type());
     const LoadedTensors mapped(model_, mapped_buffer_type());
     for (size_t i = 0; i < mapped.all().size(); i++) {

@@ -149,7 +149,7 @@ TEST_P(ReaderTest, TakesManyMoreRequestsThanItsDepth) {
         if (requests.size() == 100) {
             reader->submit(requests);
             requests.clear();
-            const size_t count = reader->poll(results, false);
+            const size_t count = reader->poll(results, std::chrono::milliseconds(0));
             EXPECT_LE(count, results.size());
             polled += count;
         }
@@ -164,9 +164,9 @@ TEST_P(ReaderTest, PollReturnsAtOnceWithNothingInFlight) {
     const TestFile file(4 * KiB);
     OPEN_OR_SKIP(reader, {file.path()});
     std::vector<ReadResult> results(4);
-    EXPECT_EQ(reader->poll(results, true), 0U);
-    EXPECT_EQ(reader->poll(results, false), 0U);
-    EXPECT_EQ(reader->poll({}, true), 0U);
+    EXPECT_EQ(reader->poll(results, std::chrono::milliseconds::max()), 0U);
+    EXPECT_EQ(reader->poll(results, std::chrono::milliseconds(0)), 0U);
+    EXPECT_EQ(reader->poll({}, std::chrono::milliseconds::max()), 0U);
 }
 
 TEST_P(ReaderTest, WaitsForReadsInFlightBeforeItGoes) {
@@ -202,7 +202,7 @@ TEST_P(ReaderTest, MayBeUsedByThreadsInTurn) {
                 ReadResult result;
                 const std::lock_guard lock(turn);
                 reader->submit({&request, 1});
-                polled += reader->poll({&result, 1}, i % 2 == 0);
+                polled += reader->poll({&result, 1}, std::chrono::milliseconds(i % 2));
             }
         });
     }

@@ -87,12 +87,12 @@ TEST(SimReader, HoldsCompletionsBackUntilTold) {
     const Memory memory(4 * 4096);
     reader.submit(windows(memory, 4));
     std::vector<ReadResult> results(4);
-    EXPECT_EQ(reader.poll(results, false), 0U);
+    EXPECT_EQ(reader.poll(results, std::chrono::milliseconds(0)), 0U);
     reader.let(1);
-    EXPECT_EQ(reader.poll(results, true), 1U);
-    EXPECT_EQ(reader.poll(results, false), 0U);
+    EXPECT_EQ(reader.poll(results, std::chrono::milliseconds::max()), 1U);
+    EXPECT_EQ(reader.poll(results, std::chrono::milliseconds(0)), 0U);
     std::thread other([&] { reader.resume(); });
-    EXPECT_GE(reader.poll(results, true), 1U);
+    EXPECT_GE(reader.poll(results, std::chrono::milliseconds::max()), 1U);
     other.join();
     poll_all(reader);
     EXPECT_EQ(reader.in_flight(), 0U);

@@ -81,7 +81,7 @@ class Memory {
 inline std::vector<ReadResult> poll_all(Reader &reader, size_t at_once = 16) {
     std::vector<ReadResult> all;
     std::vector<ReadResult> some(at_once);
-    while (const size_t count = reader.poll(some, true)) {
+    while (const size_t count = reader.poll(some, std::chrono::milliseconds::max())) {
         all.insert(all.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count));
     }
     return all;

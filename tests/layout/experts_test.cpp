@@ -49,7 +49,7 @@ TEST_F(Experts, SlicesLieOneAfterTheOtherAndAreNumberedThrough) {
 TEST_F(Experts, FormOneGroupALayer) {
     const ModelLayout layout = open_layout(small_moe().write(dir));
     for (const ExpertTensor &expert : layout.expert_tensors) {
-        EXPECT_EQ(expert.group, expert.layer);
+        EXPECT_EQ(expert.moe_layer, expert.layer);
     }
 }
 
@@ -94,8 +94,8 @@ TEST_F(Experts, FusedAndChunkExpertsAreRecognised) {
     ASSERT_EQ(layout.expert_tensors.size(), 3U);
     EXPECT_EQ(layout.expert_tensors[0].projection, Projection::gate_up);
     EXPECT_EQ(layout.expert_tensors[1].projection, Projection::down);
-    EXPECT_EQ(layout.expert_tensors[0].group, layout.expert_tensors[1].group);
-    EXPECT_NE(layout.expert_tensors[0].group, layout.expert_tensors[2].group);
+    EXPECT_EQ(layout.expert_tensors[0].moe_layer, layout.expert_tensors[1].moe_layer);
+    EXPECT_NE(layout.expert_tensors[0].moe_layer, layout.expert_tensors[2].moe_layer);
     EXPECT_EQ(layout.expert_tensors[2].n_expert, 2U);
     EXPECT_EQ(layout.expert_tensors[2].n_expert_used, 2U);
     EXPECT_EQ(layout.expert_tensors[0].n_expert_used, 3U);

@@ -24,7 +24,7 @@ class InstantReader : public Reader {
     void submit(std::span<const ReadRequest> requests) override {
         pending_.insert(pending_.end(), requests.begin(), requests.end());
     }
-    size_t poll(std::span<ReadResult> results, bool) override {
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds) override {
         const size_t count = std::min(results.size(), pending_.size());
         for (size_t i = 0; i < count; ++i) {
             results[i] = {pending_.back().tag, 0, pending_.back().bytes};
@@ -32,6 +32,7 @@ class InstantReader : public Reader {
         }
         return count;
     }
+    void wake() noexcept override {}
     [[nodiscard]] size_t in_flight() const override { return pending_.size(); }
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
 

@@ -19,7 +19,7 @@ TEST(Failure, FailsTheBatchAndLeavesTheNextClean) {
     store.fail_slice(demanded[1], EIO);
     EXPECT_LT(store.run(demanded).size(), 3U);
     EXPECT_TRUE(store->failed());
-    EXPECT_FALSE(store->resident(demanded[1]));
+    EXPECT_FALSE(store->cached(demanded[1]));
     EXPECT_EQ(store->stats().read_errors, 1U);
 
     store.disk.heal();
@@ -39,7 +39,7 @@ TEST(Failure, LosesNoSlot) {
     store.disk.heal();
     const auto four = store.slices(1, up, {0, 1, 2, 3});
     EXPECT_EQ(store.run(four).size(), 4U);
-    EXPECT_TRUE(store.resident(four));
+    EXPECT_TRUE(store.cached(four));
     EXPECT_EQ(store->stats().read_errors, 10U);
 }
 

@@ -49,7 +49,7 @@ TEST(Following, InFlightWhenDemandedIsNotReadAgain) {
     store.disk.hold();
     store.disk.let(2);
     store.run(store.slices(0, up, experts), following_of(store, 0, experts), true);
-    EXPECT_FALSE(store->resident(store.slice(0, gate, 2)));
+    EXPECT_FALSE(store->cached(store.slice(0, gate, 2)));
     store.run(store.slices(0, up, experts), following_of(store, 0, experts), true);
     EXPECT_EQ(store->stats().expert_hits, 0U) << "what is still being read is no hit";
     store.disk.resume();
@@ -96,7 +96,7 @@ TEST(Following, WaitsForNoSlotAndTakesNoneFromItsLayerWhileOthersAreStillBeingRe
     store->begin(store.slices(1, up, experts), following_of(store, 1, experts), true);
     store->start_reads();
     EXPECT_EQ(store.disk.request_count(), 2U) << "those demanded, and no down in the place of a gate";
-    EXPECT_TRUE(store.resident(gates));
+    EXPECT_TRUE(store.cached(gates));
     store.disk.resume();
     EXPECT_NE(store->wait(1), nullptr);
     store->end();
@@ -112,7 +112,7 @@ TEST(Following, AFailedReadOfItIsForgottenAndReadAgainOnDemand) {
     store.run(store.slices(0, gate, experts));
     EXPECT_FALSE(store->failed());
     EXPECT_EQ(store->stats().read_errors, 1U);
-    EXPECT_FALSE(store->resident(broken));
+    EXPECT_FALSE(store->cached(broken));
     EXPECT_EQ(store.run(store.slices(0, down, experts)).size(), 2U);
     EXPECT_EQ(store.reads_of(broken), 2U);
 }

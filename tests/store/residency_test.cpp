@@ -27,7 +27,7 @@ TEST(Residency, EachAbsentSliceIsReadOnce) {
         EXPECT_EQ(store.reads_of(slice), 1U);
     }
     EXPECT_EQ(store->stats().slice_reads, 3U);
-    EXPECT_TRUE(store.resident(demanded));
+    EXPECT_TRUE(store.cached(demanded));
 }
 
 TEST(Residency, HitsNeedNoRead) {
@@ -53,24 +53,24 @@ TEST(Residency, MissingSlicesAreAskedForInOneCallAndInFileOrder) {
     EXPECT_TRUE(std::ranges::is_sorted(offsets));
 }
 
-TEST(Residency, ASliceIsFreshUntilABatchHasUsedIt) {
+TEST(Residency, TheFirstUseLastsUntilABatchHasUsedTheSlice) {
     StoreOnSim store = make_store(8, 4);
-    const auto freshness = [&store](const std::vector<SliceIndex> &demanded) {
+    const auto first_uses = [&store](const std::vector<SliceIndex> &demanded) {
         store->begin(demanded, {}, true);
         store->start_reads();
-        std::vector<bool> fresh(demanded.size());
+        std::vector<bool> first(demanded.size());
         for (uint32_t position = 0; position < demanded.size(); ++position) {
             const ReadySlice *slice = store->wait(position);
-            fresh.at(slice->demanded_position) = slice->fresh;
+            first.at(slice->demanded_position) = slice->first_use;
             store->release(position);
         }
         store->end();
-        return fresh;
+        return first;
     };
-    EXPECT_THAT(freshness(store.slices(0, up, {2, 5})), ElementsAre(true, true));
-    EXPECT_THAT(freshness(store.slices(0, up, {2, 5, 6})), ElementsAre(false, false, true));
-    freshness(store.slices(2, up, {0, 1, 2, 3, 4, 5, 6, 7})); // takes all slots
-    EXPECT_THAT(freshness(store.slices(0, up, {2, 6})), ElementsAre(true, true)) << "read again";
+    EXPECT_THAT(first_uses(store.slices(0, up, {2, 5})), ElementsAre(true, true));
+    EXPECT_THAT(first_uses(store.slices(0, up, {2, 5, 6})), ElementsAre(false, false, true));
+    first_uses(store.slices(2, up, {0, 1, 2, 3, 4, 5, 6, 7})); // takes all slots
+    EXPECT_THAT(first_uses(store.slices(0, up, {2, 6})), ElementsAre(true, true)) << "read again";
 }
 
 TEST(Residency, ReadySlicesComeBeforeThoseStillRead) {
@@ -88,7 +88,7 @@ TEST(Residency, ASliceIsPublishedOnlyAfterItsReadCompleted) {
     store.disk.hold();
     store->begin(demanded, {}, true);
     store->start_reads();
-    EXPECT_FALSE(store->resident(demanded[0]));
+    EXPECT_FALSE(store->cached(demanded[0]));
 
     std::atomic<uint32_t> seen{0};
     std::thread user([&] {
@@ -105,8 +105,8 @@ TEST(Residency, ASliceIsPublishedOnlyAfterItsReadCompleted) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(seen, 1U);
-    EXPECT_TRUE(store->resident(demanded[0]));
-    EXPECT_FALSE(store->resident(demanded[1]));
+    EXPECT_TRUE(store->cached(demanded[0]));
+    EXPECT_FALSE(store->cached(demanded[1]));
     store.disk.resume();
     user.join();
     store->end();
@@ -123,11 +123,11 @@ TEST(Residency, WhatWasUsedLeastOftenGoesAcrossLayers) {
     store.run({layer0[0]}, {}, true);
     store.run({layer1[1]}, {}, true); // layer0[1] and layer1[0] are no layer's last, and layer 1 has just had its turn
     store.run(store.slices(2, up, {3}), {}, true);
-    EXPECT_FALSE(store->resident(layer1[0]));
-    EXPECT_TRUE(store.resident({layer0[0], layer0[1], layer1[1]}));
+    EXPECT_FALSE(store->cached(layer1[0]));
+    EXPECT_TRUE(store.cached({layer0[0], layer0[1], layer1[1]}));
     store.run(store.slices(3, up, {3}), {}, true);
-    EXPECT_FALSE(store->resident(layer0[1]));
-    EXPECT_TRUE(store.resident({layer0[0], layer1[1]}));
+    EXPECT_FALSE(store->cached(layer0[1]));
+    EXPECT_TRUE(store.cached({layer0[0], layer1[1]}));
     EXPECT_EQ(store->stats().evictions, 2U);
 }
 
@@ -146,7 +146,7 @@ TEST(Residency, APrefillThatStreamsPastLeavesWhatDecodingUses) {
         store.run(store.slices(layer, up, all), {}, true, {rows, 64});
         store.run(store.slices(layer, gate, all));
     }
-    EXPECT_TRUE(store.resident(decoding));
+    EXPECT_TRUE(store.cached(decoding));
     store.disk.forget_requests();
     store.run(decoding, {}, true);
     EXPECT_EQ(store.disk.request_count(), 0U);
@@ -160,7 +160,7 @@ TEST(Residency, WhatTheBatchStillNeedsIsNeverEvicted) {
     store.disk.forget_requests();
     EXPECT_EQ(store.run(demanded).size(), 4U);
     EXPECT_EQ(store.disk.request_count(), 2U);
-    EXPECT_TRUE(store.resident(demanded));
+    EXPECT_TRUE(store.cached(demanded));
 }
 
 TEST(Residency, APinnedSliceKeepsItsBytesWhileOthersStreamPast) {
@@ -186,12 +186,12 @@ TEST(Residency, SizeClassesDoNotDisturbEachOther) {
     for (uint32_t layer = 0; layer < 4; ++layer) {
         store.run(store.slices(layer, gate, {0, 1, 2, 3, 4, 5, 6, 7}));
     }
-    EXPECT_TRUE(store.resident(large));
+    EXPECT_TRUE(store.cached(large));
     const auto small = store.slices(3, gate, {6, 7});
     store.run(small);
     store.run(store.slices(2, down, {0, 1, 2, 3, 4, 5, 6, 7}));
-    EXPECT_TRUE(store.resident(small));
-    EXPECT_FALSE(store.resident(large));
+    EXPECT_TRUE(store.cached(small));
+    EXPECT_FALSE(store.cached(large));
 }
 
 TEST(Residency, AnArenaOfExactlyOneTokensSlicesHoldsThem) {

@@ -29,8 +29,8 @@ TEST(Resize, WhatIsWorthLeastGoesAndTheRestIsStillThere) {
     store.run(used_again, {}, true);
     store.run(used_again, {}, true);
     store.run(store.slices(1, up, {7}), {}, true); // takes the slot of the first that is worth little
-    store->use_slots(Slots{3, 4});
-    EXPECT_TRUE(store.resident(used_again));
+    store->resize(Slots{3, 4});
+    EXPECT_TRUE(store.cached(used_again));
     store.disk.forget_requests();
     store.run(used_again); // checks their bytes
     EXPECT_EQ(store.disk.request_count(), 0U);
@@ -41,13 +41,13 @@ TEST(Resize, WhatIsWorthLeastGoesAndTheRestIsStillThere) {
 
 TEST(Resize, AShrunkStoreStreamsAWholeLayerThroughOneSlot) {
     StoreOnSim store = make_store(8, 4);
-    store->use_slots(Slots{1, 1});
+    store->resize(Slots{1, 1});
     const auto demanded = store.slices(0, up, {0, 1, 2, 3, 4, 5, 6, 7});
     EXPECT_EQ(store.run(demanded, store.slices(0, gate, {0, 1, 2, 3, 4, 5, 6, 7}), true).size(), 8U);
     EXPECT_EQ(store->stats().slice_reads, 8U) << "what follows has no room";
-    store->use_slots(Slots{8, 4});
+    store->resize(Slots{8, 4});
     EXPECT_EQ(store.run(demanded).size(), 8U);
-    EXPECT_TRUE(store.resident(demanded));
+    EXPECT_TRUE(store.cached(demanded));
     EXPECT_EQ(store->stats().regrows, 1U);
 }
 
@@ -59,7 +59,7 @@ TEST(Resize, DuringABatchWaitsForItsEnd) {
     for (uint32_t position = 0; position < 4; ++position) {
         ASSERT_NE(store->wait(position), nullptr);
     }
-    std::thread([&] { store->use_slots(Slots{2, 4}); }).join();
+    std::thread([&] { store->resize(Slots{2, 4}); }).join();
     EXPECT_TRUE(store->arena_use().pending);
     EXPECT_THAT(store->arena_use().slots, ElementsAre(4, 4));
     for (uint32_t position = 0; position < 4; ++position) {
@@ -80,7 +80,7 @@ TEST(Resize, WaitsForReadsInFlightAndABatchWaitsForIt) {
     store->begin(store.slices(0, up, {0, 1}), following, true);
     store->end(); // its reads are in flight
     EXPECT_EQ(store.disk.in_flight(), 4U);
-    std::thread other([&] { store->use_slots(Slots{2, 4}); });
+    std::thread other([&] { store->resize(Slots{2, 4}); });
     while (!store->arena_use().pending) {
         std::this_thread::yield();
     }
@@ -95,19 +95,19 @@ TEST(Resize, WaitsForReadsInFlightAndABatchWaitsForIt) {
     EXPECT_EQ(store->stats().slice_reads, 7U) << "none was read twice or left out";
 }
 
-TEST(Resize, WhatIsFreshAndWhatIsNotStaysSoWhereItMoves) {
+TEST(Resize, FirstUsesStayFirstUsesWhereSlicesMove) {
     StoreOnSim store = make_store(6, 4);
     const auto used = store.slices(0, up, {0, 1});
     const auto unused = store.slices(0, gate, {0, 1});
     store.run(store.slices(1, up, {0, 1}), {}, true); // in the first two slots, and worth least
     store.run(used, unused, true);
     store.run(used, {}, true);
-    store->use_slots(Slots{4, 4});
-    ASSERT_TRUE(store.resident(used) && store.resident(unused));
-    for (const bool fresh : {false, true}) {
-        store->begin(fresh ? unused : used, {}, false);
-        EXPECT_EQ(store->wait(0)->fresh, fresh) << "what was used before may have been changed";
-        EXPECT_EQ(store->wait(1)->fresh, fresh);
+    store->resize(Slots{4, 4});
+    ASSERT_TRUE(store.cached(used) && store.cached(unused));
+    for (const bool first : {false, true}) {
+        store->begin(first ? unused : used, {}, false);
+        EXPECT_EQ(store->wait(0)->first_use, first) << "what was used before may have been changed";
+        EXPECT_EQ(store->wait(1)->first_use, first);
         store->end();
     }
 }
@@ -115,8 +115,8 @@ TEST(Resize, WhatIsFreshAndWhatIsNotStaysSoWhereItMoves) {
 TEST(Resize, TheLastOfSeveralCallsCounts) {
     StoreOnSim store = make_store(8, 4);
     store->begin({}, {}, false);
-    store->use_slots(Slots{2, 1});
-    store->use_slots(Slots{5, 3});
+    store->resize(Slots{2, 1});
+    store->resize(Slots{5, 3});
     store->end();
     EXPECT_THAT(store->arena_use().slots, ElementsAre(5, 3));
     EXPECT_EQ(store->stats().shrinks, 1U);
@@ -127,7 +127,7 @@ TEST(Resize, ThreadsThatAskWhileBatchesRunDoNoHarm) {
     std::atomic<bool> done{false};
     const auto ask = [&](uint64_t seed) {
         for (uint64_t i = seed; !done; i = i * 7 + 3) {
-            store->use_slots(Slots{1 + i % 24, 1 + i % 12});
+            store->resize(Slots{1 + i % 24, 1 + i % 12});
             EXPECT_EQ(store->arena_use().slots.size(), 2U);
             std::this_thread::yield();
         }
@@ -179,21 +179,21 @@ TEST(Resize, GivesMemoryBackToTheKernel) {
     if (rss_bytes() < before + 90 * MiB) {
         GTEST_SKIP() << "this kernel touches nothing ahead";
     }
-    store->use_slots(Slots{8, 8}); // 4 MiB each
+    store->resize(Slots{8, 8}); // 4 MiB each
     EXPECT_LE(rss_bytes(), before + 8 * MiB + noise);
     EXPECT_EQ(store->stats().bytes_given_back, 88 * MiB);
     EXPECT_EQ(store->arena_use().bytes, 8 * MiB);
-    store->use_slots(Slots{32, 8});
+    store->resize(Slots{32, 8});
     EXPECT_EQ(store->arena_use().bytes, 20 * MiB);
     EXPECT_EQ(store->arena_use().empty_bytes, 20 * MiB);
-    store->use_slots(Slots{8, 8});
+    store->resize(Slots{8, 8});
     EXPECT_EQ(store->stats().bytes_given_back, 100 * MiB);
 }
 
 TEST(Resize, NothingIsTouchedAheadOfWhatIsNotInUse) {
     const uint64_t before = rss_bytes();
     StoreOnSim store(with_large_slots(), {1024, 64});
-    store->use_slots(Slots{8, 8}); // long before half a GiB is touched
+    store->resize(Slots{8, 8}); // long before half a GiB is touched
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     EXPECT_LE(rss_bytes(), before + 8 * MiB + noise);
 }
@@ -201,9 +201,9 @@ TEST(Resize, NothingIsTouchedAheadOfWhatIsNotInUse) {
 TEST(ResizeDeathTest, MoreSlotsThanThereAreIsABug) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     StoreOnSim store = make_store(4, 4);
-    EXPECT_DEATH(store->use_slots(Slots{5, 4}), "internal error");
-    EXPECT_DEATH(store->use_slots(Slots{4, 0}), "internal error");
-    EXPECT_DEATH(store->use_slots(Slots{4}), "internal error");
+    EXPECT_DEATH(store->resize(Slots{5, 4}), "internal error");
+    EXPECT_DEATH(store->resize(Slots{4, 0}), "internal error");
+    EXPECT_DEATH(store->resize(Slots{4}), "internal error");
 }
 
 } // namespace

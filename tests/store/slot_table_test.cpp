@@ -120,10 +120,10 @@ TEST(SlotTable, ThatShrinksKeepsTheSlicesWorthMostAndMovesThemTogether) {
     for (SliceIndex slice = 0; slice < 5; ++slice) {
         table.publish(table.acquire(0, slice).slot);
     }
-    table.need(table.find(0)); // the first two are used again: 2 and 3 have waited longest
-    table.unneed(table.find(0));
-    table.need(table.find(1));
-    table.unneed(table.find(1));
+    table.pin(table.find(0)); // the first two are used again: 2 and 3 have waited longest
+    table.unpin(table.find(0));
+    table.pin(table.find(1));
+    table.unpin(table.find(1));
     std::map<SlotIndex, SlotIndex> moved;
     table.resize(0, 3, [&](SlotIndex from, SlotIndex to) { moved[from] = to; });
     table.check_invariants();
@@ -162,8 +162,8 @@ TEST(SlotTableDeathTest, OneThatIsReadIntoCannotBeResized) {
     const SlotIndex reading = table.acquire(0, 0).slot;
     EXPECT_DEATH(table.resize(0, 2, ignored), "reading_ == 0");
     table.publish(reading);
-    table.need(reading);
-    EXPECT_DEATH(table.resize(0, 2, ignored), "needed_ == 0");
+    table.pin(reading);
+    EXPECT_DEATH(table.resize(0, 2, ignored), "reading_ == 0");
 }
 
 // What SlotTable should do, written the slow and obvious way: one map of slices, and the evictable ones as a queue.
@@ -171,7 +171,7 @@ class SlotTableModel {
   public:
     struct Entry {
         SlotState state = SlotState::reading;
-        bool needed = false;
+        bool pinned = false;
     };
     explicit SlotTableModel(std::vector<uint64_t> slots) : slots_(std::move(slots)), evictable_(slots_.size()) {}
 
@@ -200,13 +200,13 @@ class SlotTableModel {
     }
     [[nodiscard]] bool quiet() const {
         return std::ranges::all_of(
-            entries, [](const auto &entry) { return entry.second.state == SlotState::ready && !entry.second.needed; });
+            entries, [](const auto &entry) { return entry.second.state == SlotState::ready && !entry.second.pinned; });
     }
     void settle(SliceIndex slice) { // into the queue or out of it, as its entry says
         std::deque<SliceIndex> &queue = evictable_[size_class(slice)];
         std::erase(queue, slice);
         const auto found = entries.find(slice);
-        if (found != entries.end() && found->second.state == SlotState::ready && !found->second.needed) {
+        if (found != entries.end() && found->second.state == SlotState::ready && !found->second.pinned) {
             queue.push_back(slice);
         }
     }
@@ -232,7 +232,7 @@ void compare(const SlotTable &table, const SlotTableModel &model, uint32_t slice
         if (slot != no_slot) {
             ASSERT_EQ(table.slice(slot), slice);
             ASSERT_EQ(table.state(slot), found->second.state);
-            ASSERT_EQ(table.needed(slot), found->second.needed);
+            ASSERT_EQ(table.pinned(slot), found->second.pinned);
         }
     }
     for (const uint32_t c : {0U, 1U}) {
@@ -247,13 +247,13 @@ void random_resize(SlotTable &table, SlotTableModel &model, std::mt19937_64 &ran
         if (entry.state == SlotState::reading) {
             table.publish(table.find(slice));
             entry.state = SlotState::ready;
-            if (!entry.needed) {
+            if (!entry.pinned) {
                 model.settle(slice);
             }
         }
-        if (entry.needed) {
-            table.unneed(table.find(slice));
-            entry.needed = false;
+        if (entry.pinned) {
+            table.unpin(table.find(slice));
+            entry.pinned = false;
             model.settle(slice);
         }
     }
@@ -286,15 +286,15 @@ void random_transition(SlotTable &table, SlotTableModel &model, SliceIndex slice
     SlotTableModel::Entry &entry = found->second;
     const SlotIndex slot = table.find(slice);
     if (choice == 0) {
-        entry.needed ? table.unneed(slot) : table.need(slot);
-        entry.needed = !entry.needed;
+        entry.pinned ? table.unpin(slot) : table.pin(slot);
+        entry.pinned = !entry.pinned;
     } else if (entry.state == SlotState::reading && choice == 1) {
         table.abandon(slot);
         model.entries.erase(found);
     } else if (entry.state == SlotState::reading) {
         table.publish(slot);
         entry.state = SlotState::ready;
-    } else if (!entry.needed) {
+    } else if (!entry.pinned) {
         table.keep(slot);
     } else {
         return;

@@ -40,7 +40,7 @@ inline ModelLayout make_layout(uint32_t layers, uint32_t experts, uint32_t top_k
             ExpertTensor tensor;
             tensor.tensor = static_cast<uint32_t>(layout.tensors.size());
             tensor.layer = layer;
-            tensor.group = layer;
+            tensor.moe_layer = layer;
             tensor.projection = projection;
             tensor.n_expert = experts;
             tensor.size_class = large ? large_class : small_class;
@@ -74,10 +74,11 @@ class OneAtATimeReader : public Reader {
         const Use use(busy_);
         reader_.submit(requests);
     }
-    size_t poll(std::span<ReadResult> results, bool wait) override {
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) override {
         const Use use(busy_);
-        return reader_.poll(results, wait);
+        return reader_.poll(results, at_most);
     }
+    void wake() noexcept override { reader_.wake(); }
     [[nodiscard]] size_t in_flight() const override { return reader_.in_flight(); }
     [[nodiscard]] const ReaderInfo &info() const override { return reader_.info(); }
 
@@ -134,8 +135,8 @@ class StoreOnSim {
         const Extent e = extent(slice);
         return disk.reads_at(e.file, window_of(e).offset);
     }
-    [[nodiscard]] bool resident(const std::vector<SliceIndex> &all) {
-        return std::ranges::all_of(all, [&](SliceIndex s) { return store_.resident(s); });
+    [[nodiscard]] bool cached(const std::vector<SliceIndex> &all) {
+        return std::ranges::all_of(all, [&](SliceIndex s) { return store_.cached(s); });
     }
     // Reads of the slice, and of no other, fail.
     void fail_slice(SliceIndex slice, int error) {

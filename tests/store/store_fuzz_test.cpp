@@ -130,7 +130,7 @@ class Fuzz {
         }
         const auto slice = static_cast<SliceIndex>(draw(0, store_.layout.n_slice - 1));
         const Extent extent = store_.extent(slice);
-        if (draw(0, 9) == 0 && !store_->resident(slice)) {
+        if (draw(0, 9) == 0 && !store_->cached(slice)) {
             store_.fail_slice(slice, EIO);
             faulty_.insert(slice);
         } else if (draw(0, 9) == 0) {
@@ -144,10 +144,10 @@ class Fuzz {
             slots_[size_class] = draw(1, all_slots_[size_class]);
         }
         if (draw(0, 1) == 0) {
-            store_->use_slots(slots_);
+            store_->resize(slots_);
         } else {
             store_->begin({}, {}, false);
-            std::jthread other([this] { store_->use_slots(slots_); });
+            std::jthread other([this] { store_->resize(slots_); });
             other.join();
             EXPECT_TRUE(store_->arena_use().pending);
             store_->end();
@@ -201,7 +201,7 @@ class Fuzz {
         const auto &[layer, chosen, demanded, following, rows, tokens] = demand;
         std::set<SliceIndex> resident;
         std::ranges::copy_if(demanded, std::inserter(resident, resident.end()),
-                             [&](SliceIndex slice) { return store_->resident(slice); });
+                             [&](SliceIndex slice) { return store_->cached(slice); });
         const bool reads_pending = store_.disk.in_flight() > 0;
         store_.disk.forget_requests();
         const StoreStats before = store_->stats();
@@ -258,7 +258,7 @@ class Fuzz {
     void check_resident() {
         std::array<uint64_t, 2> count = {0, 0};
         for (SliceIndex slice = 0; slice < store_.layout.n_slice; ++slice) {
-            const bool resident = store_->resident(slice);
+            const bool resident = store_->cached(slice);
             count[store_.size_class(slice)] += resident ? 1 : 0;
             EXPECT_FALSE(resident && faulty_.contains(slice)) << "slice " << slice;
             if (exact_) {

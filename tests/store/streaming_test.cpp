@@ -146,7 +146,7 @@ TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
     }
     store.run(store.slices(2, up, experts(0, 60)), {}, true, {std::vector<uint32_t>(60, 1), 60});
     const auto decoding = store.slices(1, up, experts(0, 40));
-    ASSERT_TRUE(store.resident(decoding));
+    ASSERT_TRUE(store.cached(decoding));
 
     // Up and gate of 64 experts are more than 100 slots.
     const auto all = store.slices(0, up, experts(0, 64));
@@ -163,7 +163,7 @@ TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
     store->end();
     EXPECT_EQ(store.run(store.slices(0, gate, experts(0, 64))).size(), 64U);
     EXPECT_EQ(store.disk.request_count(), 128U);
-    EXPECT_TRUE(store.resident(decoding));
+    EXPECT_TRUE(store.cached(decoding));
 }
 
 } // namespace

@@ -16,15 +16,15 @@ namespace {
 constexpr uint32_t n_token = 200;
 constexpr uint32_t layers_max = 16; // they are all alike, so more of them tell nothing new and take time
 
-// Of the blocks that route among the model's experts; those that only predict further tokens count with `all`.
+// MoE layers that route among the model's experts; those that only predict further tokens count with `all`.
 uint32_t routed_layers(const ModelLayout &layout, bool all) {
     uint32_t n = 0;
-    int64_t group_last = -1;
+    int64_t moe_layer_last = -1;
     for (const ExpertTensor &tensor : layout.expert_tensors) {
         const bool counts = all || tensor.layer < layout.n_layer - layout.n_layer_nextn;
-        if (counts && tensor.n_expert == layout.n_expert && tensor.group > group_last) {
+        if (counts && tensor.n_expert == layout.n_expert && tensor.moe_layer > moe_layer_last) {
             n++;
-            group_last = tensor.group;
+            moe_layer_last = tensor.moe_layer;
         }
     }
     return n;

@@ -38,7 +38,7 @@ uint64_t major_faults_now() {
 using Counter = std::atomic<uint64_t>;
 void count(Counter &counter, uint64_t n = 1) { counter.fetch_add(n, std::memory_order_relaxed); }
 
-struct Tensor { // one of a block's
+struct Tensor { // one of a MoE layer's
     const ExpertTensor *tensor = nullptr;
     void *const *data = nullptr;
 };
@@ -50,7 +50,7 @@ struct Expert {
     bool dropped = false;         // at least once
 };
 
-struct Block {
+struct MoeLayer {
     std::vector<Tensor> tensors;
     std::vector<Expert> experts;
     uint64_t expert_bytes = 0; // of one expert's slices in bound tensors
@@ -63,10 +63,10 @@ class ExpertPager::Impl {
     Impl(const ModelLayout &layout, const PagerOptions &options)
         : layout_(layout), options_(options), mapping_(layout.files), faults_before_(major_faults_now()) {
         for (const ExpertTensor &tensor : layout.expert_tensors) {
-            blocks_.resize(std::max<size_t>(blocks_.size(), tensor.group + 1));
-            Block &block = blocks_[tensor.group];
-            block.tensors.push_back({&tensor, nullptr});
-            block.experts.resize(std::max<size_t>(block.experts.size(), tensor.n_expert));
+            moe_layers_.resize(std::max<size_t>(moe_layers_.size(), tensor.moe_layer + 1));
+            MoeLayer &layer = moe_layers_[tensor.moe_layer];
+            layer.tensors.push_back({&tensor, nullptr});
+            layer.experts.resize(std::max<size_t>(layer.experts.size(), tensor.n_expert));
         }
     }
 
@@ -75,28 +75,28 @@ class ExpertPager::Impl {
     }
 
     void bind(const ExpertTensor &tensor, void *const *data) {
-        for (Tensor &known : blocks_[tensor.group].tensors) {
+        for (Tensor &known : moe_layers_[tensor.moe_layer].tensors) {
             if (known.tensor == &tensor) {
                 known.data = data;
-                blocks_[tensor.group].expert_bytes += tensor.slice_bytes;
+                moe_layers_[tensor.moe_layer].expert_bytes += tensor.slice_bytes;
             }
         }
     }
 
-    void routed(uint32_t group, uint32_t top_k, std::span<const int32_t> experts) {
-        Block &block = blocks_[group];
+    void routed(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) {
+        MoeLayer &layer = moe_layers_[moe_layer];
         const uint64_t n_token = experts.size() / top_k;
         n_token_now_ = std::max(n_token_now_, n_token);
         const uint64_t first_token = n_token_ + n_token_now_ - n_token;
         for (size_t i = 0; i < experts.size(); i++) {
-            if (experts[i] < 0 || static_cast<size_t>(experts[i]) >= block.experts.size()) {
+            if (experts[i] < 0 || static_cast<size_t>(experts[i]) >= layer.experts.size()) {
                 continue;
             }
-            Expert &expert = block.experts[static_cast<size_t>(experts[i])];
+            Expert &expert = layer.experts[static_cast<size_t>(experts[i])];
             expert.used_token = std::max(expert.used_token, first_token + i / top_k);
             if (expert.used_evaluation != evaluation_) {
                 expert.used_evaluation = evaluation_;
-                count_access(block, expert);
+                count_access(layer, expert);
             }
         }
     }
@@ -133,20 +133,20 @@ class ExpertPager::Impl {
     }
 
   private:
-    void count_access(const Block &block, Expert &expert) {
+    void count_access(const MoeLayer &layer, Expert &expert) {
         count(expert.there ? expert_hits_ : expert_misses_);
         if (!expert.there && expert.dropped) {
-            count(bytes_reread_, block.expert_bytes);
+            count(bytes_reread_, layer.expert_bytes);
         }
         expert.there = true;
     }
 
     void sweep() {
-        for (Block &block : blocks_) {
-            for (size_t e = 0; e < block.experts.size(); e++) {
-                Expert &expert = block.experts[e];
+        for (MoeLayer &layer : moe_layers_) {
+            for (size_t e = 0; e < layer.experts.size(); e++) {
+                Expert &expert = layer.experts[e];
                 if (expert.there && expert.used_token + options_.hot_tokens < n_token_) {
-                    drop(block, static_cast<uint32_t>(e));
+                    drop(layer, static_cast<uint32_t>(e));
                     expert.there = false;
                     expert.dropped = true;
                 }
@@ -154,8 +154,8 @@ class ExpertPager::Impl {
         }
     }
 
-    void drop(const Block &block, uint32_t expert) {
-        for (const Tensor &tensor : block.tensors) {
+    void drop(const MoeLayer &layer, uint32_t expert) {
+        for (const Tensor &tensor : layer.tensors) {
             if (tensor.data == nullptr || expert >= tensor.tensor->n_expert) {
                 continue;
             }
@@ -171,10 +171,10 @@ class ExpertPager::Impl {
     const PagerOptions options_;
     const FileMapping mapping_;
     const uint64_t faults_before_;
-    std::vector<Block> blocks_; // by group
-    uint64_t n_token_ = 0;      // evaluated before the evaluation under way
-    uint64_t n_token_now_ = 0;  // of the evaluation under way, as far as blocks have told
-    uint64_t evaluation_ = 1;   // the one under way, or the next
+    std::vector<MoeLayer> moe_layers_;
+    uint64_t n_token_ = 0;     // evaluated before the evaluation under way
+    uint64_t n_token_now_ = 0; // of the evaluation under way, as far as it has been routed
+    uint64_t evaluation_ = 1;  // the one under way, or the next
     Counter expert_hits_{0};
     Counter expert_misses_{0};
     Counter sweeps_{0};
@@ -192,8 +192,8 @@ ExpertPager::~ExpertPager() = default;
 
 const void *ExpertPager::address_of(const ExpertTensor &tensor) const { return impl_->address_of(tensor); }
 void ExpertPager::bind(const ExpertTensor &tensor, void *const *data) { impl_->bind(tensor, data); }
-void ExpertPager::routed(uint32_t group, uint32_t top_k, std::span<const int32_t> experts) noexcept {
-    impl_->routed(group, top_k, experts);
+void ExpertPager::routed(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) noexcept {
+    impl_->routed(moe_layer, top_k, experts);
 }
 void ExpertPager::end_evaluation(uint32_t n_token) { impl_->end_evaluation(n_token); }
 PagerStats ExpertPager::stats() const { return impl_->stats(); }

@@ -71,9 +71,9 @@ class ExpertPager {
     // valid until the last end_evaluation(). Tensors that are not bound are not dropped.
     void bind(const ExpertTensor &tensor, void *const *data);
 
-    // What the router chose for one MoE block: experts[token * top_k + k], negative for none. A block may be evaluated
+    // What the router chose for one MoE layer: experts[token * top_k + k], negative for none. A layer may be evaluated
     // for the last tokens of an evaluation only.
-    void routed(uint32_t group, uint32_t top_k, std::span<const int32_t> experts) noexcept;
+    void routed(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) noexcept;
 
     // After an evaluation of `n_token` tokens, finished or not: the sweep.
     void end_evaluation(uint32_t n_token);

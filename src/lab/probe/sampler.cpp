@@ -55,7 +55,7 @@ class Sample {
         end_ = begin_;
         start_reads();
         std::vector<ReadResult> results(wish_.depth);
-        while (const size_t count = reader_.poll(results, true)) {
+        while (const size_t count = reader_.poll(results, std::chrono::milliseconds::max())) {
             end_ = Clock::now();
             for (const ReadResult &result : std::span(results).first(count)) {
                 take(result);

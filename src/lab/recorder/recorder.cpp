@@ -12,14 +12,14 @@ namespace larder {
 
 namespace {
 
-// The model's layer of each MoE block that routes among the model's experts; by block.
+// The model's layer of each MoE layer that routes among the model's experts.
 std::vector<uint32_t> traced_layers(const ModelLayout &layout) {
     std::vector<uint32_t> layers;
-    int64_t group_last = -1;
+    int64_t moe_layer_last = -1;
     for (const ExpertTensor &tensor : layout.expert_tensors) {
-        if (tensor.n_expert == layout.n_expert && tensor.group > group_last) {
+        if (tensor.n_expert == layout.n_expert && tensor.moe_layer > moe_layer_last) {
             layers.push_back(tensor.layer);
-            group_last = tensor.group;
+            moe_layer_last = tensor.moe_layer;
         }
     }
     return layers;
@@ -39,15 +39,15 @@ void RouteRecorder::model_opens(const ModelLayout &layout) {
     writer_ = std::make_unique<TraceWriter>(path_, layout.architecture, layout.n_expert, layout.n_expert_used,
                                             traced_layers(layout));
     for (const ExpertTensor &tensor : layout.expert_tensors) {
-        layer_of_moe_layer_.resize(std::max<size_t>(layer_of_moe_layer_.size(), tensor.group + 1), not_traced);
-        if (tensor.n_expert == layout.n_expert && layer_of_moe_layer_[tensor.group] == not_traced) {
-            layer_of_moe_layer_[tensor.group] = n_layer_++;
+        traced_layer_of_.resize(std::max<size_t>(traced_layer_of_.size(), tensor.moe_layer + 1), not_traced);
+        if (tensor.n_expert == layout.n_expert && traced_layer_of_[tensor.moe_layer] == not_traced) {
+            traced_layer_of_[tensor.moe_layer] = n_layer_++;
         }
     }
 }
 
 void RouteRecorder::routed(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) noexcept {
-    const uint32_t layer = layer_of_moe_layer_[moe_layer];
+    const uint32_t layer = traced_layer_of_[moe_layer];
     if (layer == not_traced || top_k != top_k_) {
         return;
     }

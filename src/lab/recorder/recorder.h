@@ -49,7 +49,7 @@ class RouteRecorder final : public StepObserver {
     std::string path_;
     uint32_t top_k_ = 0;
     uint32_t n_layer_ = 0;
-    std::vector<uint32_t> layer_of_moe_layer_; // not_traced for those that route among other experts
+    std::vector<uint32_t> traced_layer_of_; // by MoE layer; not_traced for those that route among other experts
     std::unique_ptr<TraceWriter> writer_;
     std::vector<Ubatch> ubatches_;
     uint32_t layer_last_ = 0;

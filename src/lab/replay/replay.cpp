@@ -19,8 +19,9 @@ SlotTable make_table(const RoutingTrace &trace, uint32_t slots, std::string_view
             expert_of.push_back({layer, layer * trace.n_expert + expert});
         }
     }
-    const EvictionShape shape = {
-        .slots = slots, .size_classes = 1, .experts_of_layer = std::vector<uint32_t>(trace.n_layer, trace.n_expert)};
+    const EvictionShape shape = {.slots = slots,
+                                 .size_classes = 1,
+                                 .experts_of_moe_layer = std::vector<uint32_t>(trace.n_layer, trace.n_expert)};
     return {std::move(expert_of), std::array<uint64_t, 1>{slots}, make_eviction_order(policy, shape)};
 }
 
@@ -35,22 +36,22 @@ uint64_t run_step(SlotTable &table, const LayerDemand &demand, uint32_t tokens) 
             absent.push_back(expert);
             continue;
         }
-        table.need(slot);
+        table.pin(slot);
         in_use.push_back(slot);
     }
     size_t released = 0;
     for (const uint32_t expert : absent) {
         SlotTable::Acquired acquired = table.acquire(0, expert);
         if (acquired.slot == no_slot) { // all of them are in use: the next that is done with hands on its slot
-            table.unneed(in_use[released++]);
+            table.unpin(in_use[released++]);
             acquired = table.acquire(0, expert);
         }
         table.publish(acquired.slot);
-        table.need(acquired.slot);
+        table.pin(acquired.slot);
         in_use.push_back(acquired.slot);
     }
     for (; released < in_use.size(); ++released) {
-        table.unneed(in_use[released]);
+        table.unpin(in_use[released]);
     }
     return demand.experts.size() - absent.size();
 }

@@ -38,9 +38,9 @@ class Pager : public testing::Test {
     Pager() {
         layout_.files = {scratch_ / "experts"};
         uint64_t offset = first_offset;
-        for (uint32_t group = 0; group < 2; group++) {
+        for (uint32_t moe_layer = 0; moe_layer < 2; moe_layer++) {
             for (const Projection projection : {Projection::up, Projection::down}) {
-                add(group, projection, offset);
+                add(moe_layer, projection, offset);
                 offset += n_expert * slice_bytes;
             }
         }
@@ -54,13 +54,13 @@ class Pager : public testing::Test {
         layout_.file_bytes = {offset};
     }
 
-    void add(uint32_t group, Projection projection, uint64_t offset) {
+    void add(uint32_t moe_layer, Projection projection, uint64_t offset) {
         TensorInfo info;
         info.extent = {0, offset, n_expert * slice_bytes};
         ExpertTensor tensor;
         tensor.tensor = static_cast<uint32_t>(layout_.tensors.size());
-        tensor.layer = group;
-        tensor.group = group;
+        tensor.layer = moe_layer;
+        tensor.moe_layer = moe_layer;
         tensor.projection = projection;
         tensor.n_expert = n_expert;
         tensor.n_expert_used = 2;
@@ -84,8 +84,8 @@ class Pager : public testing::Test {
 
     // One token through both blocks, with these experts.
     void token(const std::vector<int32_t> &experts) {
-        for (const uint32_t group : {0U, 1U}) {
-            pager_->routed(group, static_cast<uint32_t>(experts.size()), experts);
+        for (const uint32_t moe_layer : {0U, 1U}) {
+            pager_->routed(moe_layer, static_cast<uint32_t>(experts.size()), experts);
         }
         pager_->end_evaluation(1);
     }

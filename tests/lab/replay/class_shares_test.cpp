@@ -49,7 +49,7 @@ uint64_t bytes_read(const RoutingTrace &trace, const ClassOf &class_of, const st
             }
             for (const SliceIndex slice : slices) {
                 if (table.ready(slice)) {
-                    table.need(table.find(slice));
+                    table.pin(table.find(slice));
                 }
             }
             for (const SliceIndex slice : slices) {
@@ -57,12 +57,12 @@ uint64_t bytes_read(const RoutingTrace &trace, const ClassOf &class_of, const st
                     const uint32_t size_class = class_of(layer, slice / (layers * experts));
                     const SlotIndex slot = table.acquire(size_class, slice).slot;
                     table.publish(slot);
-                    table.need(slot);
+                    table.pin(slot);
                     bytes += slot_bytes[size_class];
                 }
             }
             for (const SliceIndex slice : slices) {
-                table.unneed(table.find(slice));
+                table.unpin(table.find(slice));
             }
         }
     }

@@ -1,5 +1,5 @@
 // How many slots are in use: changed between batches.
-#include "store/batch.h"
+#include "store/store_impl.h"
 
 #include "base/check.h"
 
@@ -9,7 +9,7 @@
 
 namespace larder {
 
-void ExpertStore::Impl::use_slots(std::span<const uint64_t> slots) {
+void ExpertStore::Impl::resize(std::span<const uint64_t> slots) {
     std::unique_lock lock(mutex_);
     LARDER_CHECK(slots.size() == wanted_slots_.size());
     std::ranges::copy(slots, wanted_slots_.begin());

@@ -2,10 +2,11 @@
 // ExpertStore.
 //
 // Threads and locks
-//   mutex_ guards the slot table, the queue and the right to use the reader. Nobody holds it while blocked on the disk:
-//   the thread that has nothing to compute becomes *the poller* (polling_, set and cleared under mutex_), lets go of
-//   the mutex and blocks in Reader::poll(). As long as there is a poller nobody else touches the reader, which is all
-//   that io.h asks for; slots released meanwhile are evictable at once, and the poller hands them on when it returns.
+//   mutex_ guards the slot table, the absent slices and the right to use the reader. Nobody holds it while blocked on
+//   the disk: the thread that has nothing to compute becomes *the poller* (polling_, set and cleared under mutex_),
+//   lets go of the mutex and blocks in Reader::poll(). As long as there is a poller nobody else touches the reader,
+//   which is all that io.h asks for; slots released meanwhile are evictable at once, and the poller hands them on when
+//   it returns.
 //
 //   n_ready_ is the one word between publisher and users: ready_order_[i] and the bytes it points to are written before
 //   n_ready_ becomes i + 1 (release); who sees i < n_ready_ (acquire) may read both without a lock. Entries never
@@ -17,7 +18,7 @@
 //   release() is what wakes them; so a thread must not wait for a slice while it alone holds back the release of
 //   another.
 //
-//   use_slots() may be called by a thread that has nothing to do with batches. It asks for what it wants under mutex_
+//   resize() may be called by a thread that has nothing to do with batches. It asks for what it wants under mutex_
 //   and does it if no batch is open, else end() does. Reads in flight are waited for as poller, so that a begin() may
 //   find one: it waits on progress_ for that.
 #pragma once
@@ -50,13 +51,13 @@ class ExpertStore::Impl {
     void release(uint32_t position);
     void end();
 
-    void use_slots(std::span<const uint64_t> slots);
+    void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const;
 
     std::optional<Error> take_error();
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
     [[nodiscard]] StoreStats stats() const { return counters_.snapshot(arena_.bytes()); }
-    [[nodiscard]] bool resident(SliceIndex slice) const;
+    [[nodiscard]] bool cached(SliceIndex slice) const;
 
   private:
     // Of those below, wait_for_read() takes mutex_; all others are called with it held and with no poller.
@@ -71,11 +72,11 @@ class ExpertStore::Impl {
     void count_accesses(std::span<const SliceIndex> following);
     void claim_demanded();
     void select_following(std::span<const SliceIndex> following);
-    bool start_queued(); // true if a read was started
-    void start_following();
-    void start_read(SlotTable::Acquired acquired, SliceIndex slice);
-    void submit_started();
-    void drop_queue();
+    bool assign_slots(); // true if a read was started
+    void prepare_following();
+    void prepare_read(SlotTable::Acquired acquired, SliceIndex slice);
+    void submit_prepared();
+    void drop_absent();
     void mark_used();
 
     void resize_classes(std::unique_lock<std::mutex> &lock);
@@ -84,11 +85,11 @@ class ExpertStore::Impl {
 
     struct SlotUse {
         char *data = nullptr;           // the first byte of its slice
-        uint32_t demanded_position = 0; // while needed
-        bool fresh = false;             // read, and used by no batch that has ended
-        bool streaming = false;         // started from the queue by this batch, and not released
+        uint32_t demanded_position = 0; // while pinned
+        bool first_use = false;         // read, and used by no batch that has ended
+        bool streaming = false;         // taken for an absent slice of this batch, and not released
     };
-    struct Queued {
+    struct Absent {
         SliceIndex slice = 0;
         uint32_t demanded_position = 0;
     };
@@ -115,13 +116,13 @@ class ExpertStore::Impl {
     bool resize_wanted_ = false;
     std::vector<uint64_t> wanted_slots_; // by size class
     std::optional<Error> error_;
-    std::vector<Queued> queue_;             // absent demanded slices in file order
-    size_t queue_next_ = 0;                 // from here on they have no slot yet
+    std::vector<Absent> absent_;            // absent demanded slices in file order
+    size_t absent_next_ = 0;                // from here on they have no slot yet
     uint32_t n_streaming_ = 0;              // slots with SlotUse::streaming
     std::vector<SliceIndex> following_;     // absent following slices that may be started
     std::vector<ClassDemand> class_demand_; // by size class
     std::vector<bool> streams_;             // by size class: the layer at work asks for more than it has slots
-    std::vector<ReadRequest> started_;      // to be submitted: never any while there is a poller
+    std::vector<ReadRequest> prepared_;     // to be submitted: never any while there is a poller
 
     // Used by the poller, and under mutex_ when there is none.
     Reader &reader_;
@@ -134,10 +135,10 @@ class ExpertStore::Impl {
     std::vector<ReadySlice> ready_order_;
     std::atomic<uint32_t> n_ready_{0};
     // How many are queued without a slot. It only falls during a batch, so a release() that reads 0 needs no lock.
-    std::atomic<uint32_t> n_queued_{0};
+    std::atomic<uint32_t> n_without_slot_{0};
     std::atomic<bool> failed_{false};
-    // Whether started_ holds anything: start_reads() needs no lock to find that it does not.
-    std::atomic<bool> has_started_{false};
+    // Whether prepared_ holds anything: start_reads() needs no lock to find that it does not.
+    std::atomic<bool> has_prepared_{false};
 };
 
 } // namespace larder

@@ -1,5 +1,5 @@
 // How a batch's slices get slots and reads, and what becomes of finished reads.
-#include "store/batch.h"
+#include "store/store_impl.h"
 
 #include "base/check.h"
 
@@ -18,10 +18,10 @@ constexpr uint32_t streaming_max = 32;
 
 // Where a layer streams, no more than a window of the queue at a time: what was released of it is the next victim, so
 // that a long prefill passes through a few slots instead of pinning, and thereby evicting, all there are.
-bool ExpertStore::Impl::start_queued() {
-    const size_t first = queue_next_;
-    for (; queue_next_ < queue_.size(); ++queue_next_) {
-        const Queued &next = queue_[queue_next_];
+bool ExpertStore::Impl::assign_slots() {
+    const size_t first = absent_next_;
+    for (; absent_next_ < absent_.size(); ++absent_next_) {
+        const Absent &next = absent_[absent_next_];
         const uint32_t size_class = sources_.size_class(next.slice);
         if (streams_[size_class] && n_streaming_ == streaming_max) {
             break;
@@ -30,48 +30,48 @@ bool ExpertStore::Impl::start_queued() {
         if (acquired.slot == no_slot) {
             break;
         }
-        table_.need(acquired.slot);
+        table_.pin(acquired.slot);
         uses_[acquired.slot].demanded_position = next.demanded_position;
         uses_[acquired.slot].streaming = true;
         ++n_streaming_;
-        start_read(acquired, next.slice);
+        prepare_read(acquired, next.slice);
     }
-    n_queued_.store(static_cast<uint32_t>(queue_.size() - queue_next_), std::memory_order_relaxed);
-    return queue_next_ > first;
+    n_without_slot_.store(static_cast<uint32_t>(absent_.size() - absent_next_), std::memory_order_relaxed);
+    return absent_next_ > first;
 }
 
-void ExpertStore::Impl::start_following() {
+void ExpertStore::Impl::prepare_following() {
     for (const SliceIndex slice : following_) {
         const uint32_t size_class = sources_.size_class(slice);
         if (table_.available(size_class) <= class_demand_[size_class].present) {
             continue; // the next victim would be another slice of this layer
         }
-        start_read(table_.acquire(size_class, slice), slice);
+        prepare_read(table_.acquire(size_class, slice), slice);
     }
 }
 
-void ExpertStore::Impl::start_read(SlotTable::Acquired acquired, SliceIndex slice) {
+void ExpertStore::Impl::prepare_read(SlotTable::Acquired acquired, SliceIndex slice) {
     LARDER_CHECK(acquired.slot != no_slot);
     counters_.evictions.add(acquired.evicted ? 1 : 0);
     char *const memory = arena_.address(acquired.slot, sources_.size_class(slice));
     uses_[acquired.slot].data = memory + sources_.skew(slice);
-    uses_[acquired.slot].fresh = true;
-    started_.push_back(sources_.request(slice, memory, acquired.slot));
-    has_started_.store(true, std::memory_order_relaxed);
+    uses_[acquired.slot].first_use = true;
+    prepared_.push_back(sources_.request(slice, memory, acquired.slot));
+    has_prepared_.store(true, std::memory_order_relaxed);
 }
 
-void ExpertStore::Impl::submit_started() {
-    if (!started_.empty()) {
-        reader_.submit(started_);
-        started_.clear();
-        has_started_.store(false, std::memory_order_relaxed);
+void ExpertStore::Impl::submit_prepared() {
+    if (!prepared_.empty()) {
+        reader_.submit(prepared_);
+        prepared_.clear();
+        has_prepared_.store(false, std::memory_order_relaxed);
     }
 }
 
-void ExpertStore::Impl::drop_queue() {
-    queue_.clear();
-    queue_next_ = 0;
-    n_queued_.store(0, std::memory_order_relaxed);
+void ExpertStore::Impl::drop_absent() {
+    absent_.clear();
+    absent_next_ = 0;
+    n_without_slot_.store(0, std::memory_order_relaxed);
 }
 
 // --- waiting, and what has been read ---
@@ -88,7 +88,7 @@ const ReadySlice *ExpertStore::Impl::wait_for_read(uint32_t position) {
         if (polling_ || table_.reading() == 0) {
             progress_.wait(lock);
         } else {
-            submit_started();
+            submit_prepared();
             poll_blocking(lock);
         }
     }
@@ -99,7 +99,7 @@ void ExpertStore::Impl::poll_blocking(std::unique_lock<std::mutex> &lock) {
     polling_ = true;
     lock.unlock();
     const Clock::time_point blocked_from = Clock::now();
-    const size_t count = reader_.poll(results_, true);
+    const size_t count = reader_.poll(results_, std::chrono::milliseconds::max());
     const auto blocked_for = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - blocked_from);
     lock.lock();
     polling_ = false;
@@ -107,8 +107,8 @@ void ExpertStore::Impl::poll_blocking(std::unique_lock<std::mutex> &lock) {
     for (size_t i = 0; i < count; ++i) {
         finish(results_[i]);
     }
-    start_queued();
-    submit_started();
+    assign_slots();
+    submit_prepared();
     progress_.notify_all(); // also for the sake of who takes over the polling
 }
 
@@ -116,7 +116,7 @@ bool ExpertStore::Impl::poll_finished() {
     bool any = false;
     size_t count = results_.size();
     while (count == results_.size() && table_.reading() > 0) {
-        count = reader_.poll(results_, false);
+        count = reader_.poll(results_, std::chrono::milliseconds(0));
         for (size_t i = 0; i < count; ++i) {
             finish(results_[i]);
         }
@@ -128,12 +128,12 @@ bool ExpertStore::Impl::poll_finished() {
 void ExpertStore::Impl::finish(const ReadResult &result) {
     LARDER_CHECK(result.tag < table_.slots());
     const auto slot = static_cast<SlotIndex>(result.tag);
-    const bool needed = table_.needed(slot);
+    const bool pinned = table_.pinned(slot);
     if (result.error != 0) {
         const SliceIndex slice = table_.slice(slot);
         counters_.read_errors.add(1);
         table_.abandon(slot);
-        if (needed) {
+        if (pinned) {
             fail(slice, result.error);
         }
         return;
@@ -141,15 +141,15 @@ void ExpertStore::Impl::finish(const ReadResult &result) {
     counters_.slice_reads.add(1);
     counters_.bytes_read.add(result.bytes_read);
     table_.publish(slot);
-    if (needed && !batch_failed_) {
+    if (pinned && !batch_failed_) {
         append_ready(slot);
     }
 }
 
 void ExpertStore::Impl::append_ready(SlotIndex slot) {
     const uint32_t n = n_ready_.load(std::memory_order_relaxed);
-    LARDER_CHECK(n < demanded_.size() && table_.state(slot) == SlotState::ready && table_.needed(slot));
-    ready_order_[n] = {table_.slice(slot), uses_[slot].data, uses_[slot].demanded_position, uses_[slot].fresh};
+    LARDER_CHECK(n < demanded_.size() && table_.state(slot) == SlotState::ready && table_.pinned(slot));
+    ready_order_[n] = {table_.slice(slot), uses_[slot].data, uses_[slot].demanded_position, uses_[slot].first_use};
     n_ready_.store(n + 1, std::memory_order_release);
 }
 
@@ -160,7 +160,7 @@ void ExpertStore::Impl::fail(SliceIndex slice, int errno_value) {
     }
     failed_.store(true, std::memory_order_release);
     batch_failed_ = true;
-    drop_queue();
+    drop_absent();
 }
 
 } // namespace larder
