@@ -4,6 +4,7 @@
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/params.h"
+#include "machine/threads.h"
 
 #include "common.h"
 #include "ggml.h"

@@ -1,8 +1,8 @@
-// address_needs.h — what limits of addresses (plan/address_space.h) leave for a model's budget (private to engine).
+// address_needs.h — what limits of addresses (machine/address_limits.h) leave for a model's budget (private to engine).
 #pragma once
 
 #include "engine/engine.h"
-#include "plan/address_space.h"
+#include "machine/address_limits.h"
 
 namespace larder {
 

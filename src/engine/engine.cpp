@@ -6,12 +6,14 @@
 #include "engine/engine_impl.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
-#include "engine/memory_lock.h"
 #include "engine/page_stats.h"
 #include "engine/params.h"
 #include "engine/planner.h"
 #include "engine/resident_weights.h"
-#include "plan/address_space.h"
+#include "machine/address_limits.h"
+#include "machine/memory_lock.h"
+#include "machine/out_of_memory.h"
+#include "machine/threads.h"
 
 #include "common.h"
 

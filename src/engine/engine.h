@@ -13,6 +13,7 @@
 #include "compute/compute.h"
 #include "io/io.h"
 #include "layout/layout.h"
+#include "machine/process_memory.h"
 #include "pager/pager.h"
 #include "plan/plan.h"
 #include "pressure/pressure.h"
@@ -92,17 +93,6 @@ struct ChatMessage {
     std::string role; // "system", "user", "assistant"
     std::string content;
 };
-
-// Figures of a process's memory from /proc: what the kernel counts, not what larder believes.
-struct ProcessMemory {
-    uint64_t rss_bytes = 0;
-    uint64_t peak_rss_bytes = 0;
-    uint64_t vm_swap_bytes = 0;
-    uint64_t locked_bytes = 0;
-    uint64_t read_bytes = 0;    // storage reads of the process (/proc/self/io)
-    uint64_t written_bytes = 0; // storage writes
-};
-ProcessMemory process_memory();
 
 // Everything measured so far. Names are those of the stats file.
 struct EngineStats {

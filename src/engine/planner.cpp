@@ -4,9 +4,9 @@
 #include "engine/address_needs.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
-#include "engine/memory_lock.h"
 #include "engine/params.h"
-#include "plan/address_space.h"
+#include "machine/address_limits.h"
+#include "machine/memory_lock.h"
 
 #include <malloc.h>
 

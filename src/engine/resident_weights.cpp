@@ -2,7 +2,7 @@
 
 #include "base/bytes.h"
 #include "compute/compute.h"
-#include "plan/address_space.h"
+#include "machine/out_of_memory.h"
 
 #include "ggml-backend.h"
 #include "ggml.h"

@@ -1,5 +1,6 @@
 // Which experts are cold, and the sweep that drops them.
 #include "base/check.h"
+#include "machine/process_memory.h"
 #include "pager/file_mapping.h"
 #include "pager/pager.h"
 #include "pager/rss_samples.h"
@@ -111,7 +112,7 @@ class ExpertPager::Impl {
         }
         const std::lock_guard lock(samples_mutex_);
         if (samples_.due()) {
-            samples_.add({n_token_, resident_bytes_now()});
+            samples_.add({n_token_, process_memory().rss_bytes});
         }
     }
 

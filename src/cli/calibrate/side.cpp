@@ -1,16 +1,15 @@
 #include "cli/calibrate/side.h"
 
-#include "base/bytes.h"
 #include "cli/bench/run.h"
 #include "cli/child/side.h"
 #include "cli/flags/engine_flags.h"
+#include "machine/process_memory.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -29,19 +28,7 @@ struct SideFlags {
     std::string ram;
 };
 
-// Anonymous memory and shared memory of this process: what the kernel cannot take back without swap.
-uint64_t anonymous_bytes() {
-    uint64_t kib = 0;
-    std::string line;
-    for (std::ifstream status("/proc/self/status"); std::getline(status, line);) {
-        if (line.starts_with("RssAnon:") || line.starts_with("RssShmem:")) {
-            kib += std::stoull(line.substr(line.find(':') + 1));
-        }
-    }
-    return kib * KiB;
-}
-
-// The most there was while this lives; the kernel keeps no such mark itself.
+// The highest anonymous_bytes() while this lives; the kernel keeps a mark of RSS only.
 class AnonymousPeak {
   public:
     AnonymousPeak()
