@@ -4,16 +4,14 @@
 #include "cli/console/terminal.h"
 #include "cli/flags/short_names.h"
 #include "cli/worker/task.h"
+#include "machine/out_of_memory.h"
+#include "machine/process.h"
 #include "runtime/runtime.h"
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
-#include <filesystem>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -57,29 +55,14 @@ larder::Error from_system(const std::system_error &error) {
     return {larder::ErrorKind::io, error.what()};
 }
 
-// OpenMP's threads spin for milliseconds at a barrier before they sleep. Where another program wants one of the cores,
-// the spinning thread holds it while the one it waits for stands in line, at a thousand barriers a token. Some
-// microseconds of spinning are as fast on a machine at rest, and several times as fast on a busy one. The OpenMP
-// library reads the setting before main() runs, so the program starts itself again with it; what the user has set
-// stays.
-void wait_for_threads_briefly(char **argv) {
-    if (std::getenv("GOMP_SPINCOUNT") == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr &&
-        setenv("GOMP_SPINCOUNT", "300", 1) == 0) {
-        std::error_code error; // the program's own name stays in the list of processes
-        execv(std::filesystem::read_symlink("/proc/self/exe", error).c_str(),
-              argv); // if it returns, all works as before
-    }
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
     try {
-        larder::set_up_process();
+        larder::set_up_process(argv);
     } catch (const larder::Error &error) {
         return report(error);
     }
-    wait_for_threads_briefly(argv);
     CLI::App app{"larder runs Mixture-of-Experts language models (GGUF) that are bigger than RAM.\n"
                  "Resident weights stay in RAM, routed experts are read from the SSD when the router asks for them.",
                  "larder"};

@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/error.h"
-#include "plan/address_space.h"
+#include "machine/address_limits.h"
 
 #include <fmt/format.h>
 

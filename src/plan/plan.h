@@ -14,6 +14,7 @@
 #pragma once
 
 #include "layout/layout.h"
+#include "machine/machine.h"
 
 #include <cstdint>
 #include <functional>
@@ -22,23 +23,6 @@
 #include <vector>
 
 namespace larder {
-
-// What this process may use, and who says so.
-struct Machine {
-    uint64_t usable_bytes = 0;
-    std::string source; // "MemAvailable", "cgroup memory.limit_in_bytes of /a/b", "RLIMIT_DATA (ulimit -d)"
-    // Where a limit of addresses is what bounds it: its name in a shell, and what of it is no memory.
-    std::string ulimit{};
-    uint64_t idle_bytes = 0;
-};
-
-// Probes the machine: the minimum of MemAvailable (plus what this process already holds) and the limits of the cgroup
-// and all its ancestors (v1 and v2; memory.max, memory.high; reclaimable page cache is not "used"). `root` is prefixed
-// to /proc and /sys, for tests.
-Machine probe_memory(const std::string &root = "");
-// The same, within RLIMIT_DATA and RLIMIT_AS less what of the addresses is idle now. Idle addresses to come depend on
-// the model; the engine's planner knows them.
-Machine probe_machine(const std::string &root = "");
 
 struct FixedBytes {
     uint64_t resident = 0; // weights that stay in RAM

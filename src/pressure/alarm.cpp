@@ -1,7 +1,8 @@
 #include "pressure/alarm.h"
 
 #include "base/bytes.h"
-#include "plan/proc_files.h"
+#include "machine/cgroups.h"
+#include "machine/proc_files.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -24,7 +24,6 @@ using std::chrono::milliseconds;
 // Thresholds below a limit, in MiB. Each costs the kernel a grace period of some milliseconds to set, so they are few:
 // dense where the time is short.
 constexpr std::array<uint64_t, 12> threshold_mib = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96};
-constexpr uint64_t unlimited_bytes = uint64_t{1} << 60;
 constexpr uint64_t neighbour_bytes_per_ms = MiB; // the fastest that is reckoned with
 constexpr milliseconds read_interval_min{5};
 constexpr uint64_t rise_bytes = MiB; // that are worth a look
@@ -73,27 +72,10 @@ void drain(int eventfd) {
     [[maybe_unused]] const ssize_t n = ::read(eventfd, &count, sizeof count);
 }
 
-// As read_number(), in a tenth of the time.
-std::optional<uint64_t> read_usage(const std::string &path) {
-    const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    std::array<char, 32> text{};
-    const ssize_t n = file.valid() ? ::read(file.get(), text.data(), text.size()) : -1;
-    uint64_t number = 0;
-    if (n <= 0 || std::from_chars(text.data(), text.data() + n, number).ec != std::errc()) {
-        return std::nullopt;
-    }
-    return number;
-}
-
-std::optional<uint64_t> limit_of(const Cgroup &group, CgroupVersion version) {
+std::optional<uint64_t> least_limit(const Cgroup &group) {
     std::optional<uint64_t> least;
-    const std::vector<const char *> names =
-        version == CgroupVersion::v1 ? std::vector{"memory.limit_in_bytes"} : std::vector{"memory.max", "memory.high"};
-    for (const char *name : names) {
-        const auto limit = read_number(group.directory + "/" + name);
-        if (limit && *limit < unlimited_bytes) {
-            least = std::min(least.value_or(*limit), *limit);
-        }
+    for (const CgroupLimit &limit : memory_limits(group)) {
+        least = std::min(least.value_or(limit.bytes), limit.bytes);
     }
     return least;
 }
@@ -105,12 +87,9 @@ PressureAlarm::PressureAlarm(std::string root)
 
 std::vector<PressureAlarm::Group> PressureAlarm::limited_groups() const {
     std::vector<Group> groups;
-    for (const CgroupVersion version : {CgroupVersion::v1, CgroupVersion::v2}) {
-        const char *const usage = version == CgroupVersion::v1 ? "/memory.usage_in_bytes" : "/memory.current";
-        for (const Cgroup &group : memory_cgroups(root_, version)) {
-            if (const auto limit = limit_of(group, version)) {
-                groups.push_back({group.directory + usage, *limit, 0, {}});
-            }
+    for (const Cgroup &group : memory_cgroups(root_)) {
+        if (const auto limit = least_limit(group)) {
+            groups.push_back({memory_usage_path(group), *limit, 0, {}});
         }
     }
     return groups;
@@ -119,7 +98,7 @@ std::vector<PressureAlarm::Group> PressureAlarm::limited_groups() const {
 // A group that the process has left would be reported for ever.
 void PressureAlarm::follow_events() {
     std::vector<std::string> groups;
-    for (const Cgroup &group : memory_cgroups(root_, CgroupVersion::v2)) {
+    for (const Cgroup &group : cgroups_v2(root_)) {
         groups.push_back(group.directory);
     }
     if (std::exchange(following_, true) && groups == event_groups_) {
@@ -149,7 +128,7 @@ void PressureAlarm::follow_groups() {
         }
     }
     for (Group &group : groups_) {
-        group.usage = read_usage(group.usage_path).value_or(0);
+        group.usage = read_number(group.usage_path).value_or(0);
     }
 }
 
@@ -173,7 +152,7 @@ bool PressureAlarm::usage_has_risen() {
     bool risen = false;
     for (Group &group : groups_) {
         if (!group.crossed.valid()) {
-            const uint64_t usage = read_usage(group.usage_path).value_or(0);
+            const uint64_t usage = read_number(group.usage_path).value_or(0);
             risen = risen || (usage >= group.usage + rise_bytes && usage + room_min >= group.limit);
             group.usage = risen ? usage : std::min(usage, group.usage);
         }

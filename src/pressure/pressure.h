@@ -21,6 +21,7 @@
 #pragma once
 
 #include "layout/layout.h"
+#include "machine/machine.h"
 #include "plan/plan.h"
 #include "pressure/alarm.h"
 #include "pressure/arenas.h"

@@ -2,32 +2,30 @@
 #include "pressure/pressure.h"
 
 #include "base/bytes.h"
-#include "plan/proc_files.h"
+#include "machine/cgroups.h"
+#include "machine/proc_files.h"
+#include "machine/process_memory.h"
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <sstream>
+#include <string_view>
+#include <vector>
 
 namespace larder {
 namespace {
 
 // The line "some avg10=1.23 avg60=..." of a pressure file, in percent.
 std::optional<double> stalled_share(const std::string &path) {
-    std::ifstream file(path);
-    for (std::string line; std::getline(file, line);) {
-        std::istringstream words(line);
-        std::string kind;
-        std::string average;
-        words >> kind >> average;
-        constexpr std::string_view key = "avg10=";
-        double percent = 0;
-        if (kind == "some" && average.starts_with(key) &&
-            std::from_chars(average.data() + key.size(), average.data() + average.size(), percent).ec == std::errc()) {
-            return std::clamp(percent / 100, 0.0, 1.0);
-        }
+    constexpr std::string_view key = "avg10=";
+    const KeyedFile stalls(path);
+    const std::vector<std::string_view> figures = words_of(stalls.value("some"));
+    double percent = 0;
+    if (figures.empty() || !figures[0].starts_with(key) ||
+        std::from_chars(figures[0].data() + key.size(), figures[0].data() + figures[0].size(), percent).ec !=
+            std::errc()) {
+        return std::nullopt;
     }
-    return std::nullopt;
+    return std::clamp(percent / 100, 0.0, 1.0);
 }
 
 uint64_t limit_hits_v2(const Cgroup &group) {
@@ -44,17 +42,16 @@ uint64_t limit_hits_v2(const Cgroup &group) {
 Readings read_pressure(const std::string &root) {
     Readings readings;
     readings.machine = probe_memory(root);
-    const KeyedFile status(root + "/proc/self/status");
-    readings.rss_bytes = status.find("VmRSS").value_or(0) * KiB;
-    const auto anonymous = status.find("RssAnon");
-    readings.own_bytes = anonymous ? (*anonymous + status.find("RssShmem").value_or(0)) * KiB : readings.rss_bytes;
+    const ProcessMemory own = process_memory(root);
+    readings.rss_bytes = own.rss_bytes;
+    readings.own_bytes = own.anonymous_bytes;
 
     std::optional<double> stalled;
-    for (const Cgroup &group : memory_cgroups(root, CgroupVersion::v2)) {
+    for (const Cgroup &group : cgroups_v2(root)) {
         readings.limit_hits += limit_hits_v2(group);
         stalled = stalled_share(group.directory + "/memory.pressure"); // the last one is the process's own
     }
-    for (const Cgroup &group : memory_cgroups(root, CgroupVersion::v1)) {
+    for (const Cgroup &group : cgroups_v1(root, "memory")) {
         readings.limit_hits += read_number(group.directory + "/memory.failcnt").value_or(0);
     }
     readings.stalled = stalled ? *stalled : stalled_share(root + "/proc/pressure/memory").value_or(0);

@@ -1,6 +1,7 @@
 #include "engine/llama_log.h"
 
-#include "plan/address_space.h"
+#include "machine/address_limits.h"
+#include "machine/out_of_memory.h"
 
 #include "common.h"
 #include "llama.h"

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "machine/address_limits.h"
 
 #include <gmock/gmock.h>
 
@@ -416,6 +417,26 @@ TEST(CachedShare, IsThatOfTheClassThatHasTheFewest) {
     layout.size_classes = {size_class(8192, 4000, 160), size_class(12288, 4000, 40)};
     const MemoryPlan plan = make_plan(layout, {}, big_machine, ram_and_reserve(1000 * 8192 + 250 * 12288, 0));
     EXPECT_DOUBLE_EQ(cached_share(layout, plan), 250.0 / 4000);
+}
+
+TEST(Plan, ThatDoesNotFitSaysWhichLimitOfAddressesToRaise) {
+    ModelLayout layout;
+    layout.size_classes = {{1000, 4096, 100, 8}};
+    const Machine machine = within_limits({1 * GiB, "MemAvailable"}, {64 * MiB, {}}, {44 * MiB, 0});
+    PlanWishes wishes;
+    const auto refusal = [&](uint64_t resident) -> std::string {
+        try {
+            make_plan(layout, {.resident = resident}, machine, wishes);
+        } catch (const Error &error) {
+            EXPECT_EQ(error.kind(), ErrorKind::budget);
+            return error.what();
+        }
+        return "";
+    };
+    EXPECT_EQ(refusal(10 * MiB), "");
+    EXPECT_THAT(refusal(30 * MiB), HasSubstr("RLIMIT_DATA (ulimit -d)): raise 'ulimit -d' to "));
+    wishes.budget_bytes = 30 * MiB;
+    EXPECT_THAT(refusal(10 * MiB), HasSubstr("use --ram 20M or less, or raise 'ulimit -d' to 75776 or more"));
 }
 
 } // namespace larder

@@ -1,7 +1,7 @@
 // Alarms on machines that are folders, where no kernel watches a threshold.
 #include "pressure/alarm.h"
 
-#include "fake_root.h"
+#include "support/fake_root.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What is read of machines that are folders.
 #include "pressure/pressure.h"
 
-#include "fake_root.h"
+#include "support/fake_root.h"
 
 #include <gmock/gmock.h>
 

@@ -1,8 +1,8 @@
 // The watcher on a store and a machine that is a folder.
 #include "pressure/pressure.h"
 
-#include "fake_root.h"
 #include "store/store_fixture.h"
+#include "support/fake_root.h"
 
 #include <gmock/gmock.h>
 

@@ -3,6 +3,7 @@
 #include "lab/pager/file_mapping.h"
 #include "lab/pager/pager.h"
 #include "lab/pager/rss_samples.h"
+#include "machine/process_memory.h"
 
 #include <sys/resource.h>
 
@@ -111,7 +112,7 @@ class ExpertPager::Impl {
         }
         const std::lock_guard lock(samples_mutex_);
         if (samples_.due()) {
-            samples_.add({n_token_, resident_bytes_now()});
+            samples_.add({n_token_, process_memory().rss_bytes});
         }
     }
 

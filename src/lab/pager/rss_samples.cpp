@@ -1,17 +1,6 @@
 #include "lab/pager/rss_samples.h"
 
-#include <unistd.h>
-
-#include <fstream>
-
 namespace larder {
-
-uint64_t resident_bytes_now() {
-    std::ifstream statm("/proc/self/statm");
-    uint64_t all_pages = 0;
-    uint64_t resident_pages = 0;
-    return statm >> all_pages >> resident_pages ? resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)) : 0;
-}
 
 void RssSamples::add(const RssSample &sample) {
     if (samples_.size() == n_sample_max) {

@@ -12,9 +12,6 @@
 
 namespace larder {
 
-// From /proc/self/statm; 0 where there is none.
-uint64_t resident_bytes_now();
-
 class RssSamples {
   public:
     static constexpr size_t n_sample_max = 256;

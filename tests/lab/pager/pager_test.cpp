@@ -6,6 +6,7 @@
 #include "base/unique_fd.h"
 #include "lab/pager/file_mapping.h"
 #include "lab/pager/rss_samples.h"
+#include "machine/process_memory.h"
 #include "support/scratch.h"
 
 #include <fcntl.h>
@@ -192,13 +193,13 @@ TEST_F(Pager, MadviseEmptiesTheProcessAndFadviseThePageCache) {
     for (const PageEvict evict : {PageEvict::both, PageEvict::madvise, PageEvict::fadvise, PageEvict::none}) {
         open({1, evict});
         EXPECT_TRUE(file_is_what_it_was()); // all of it is there now
-        const uint64_t rss_before = resident_bytes_now();
+        const uint64_t rss_before = process_memory().rss_bytes;
         std::vector<int32_t> all(n_expert);
         std::iota(all.begin(), all.end(), 0);
         token(all);
         token({0});
         token({0});
-        const uint64_t rss_after = resident_bytes_now();
+        const uint64_t rss_after = process_memory().rss_bytes;
         const uint64_t gone = rss_before - std::min(rss_before, rss_after);
         left[evict] = {layout_.file_bytes[0] - std::min(layout_.file_bytes[0], gone), cached_bytes()};
         pager_.reset();

@@ -1,20 +1,17 @@
 // Limits of addresses, of which not all is memory.
-#include "plan/address_space.h"
+#include "machine/address_limits.h"
 
 #include "base/bytes.h"
-#include "plan/proc_files.h"
+#include "machine/out_of_memory.h"
+#include "support/fake_root.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <pthread.h>
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <string>
-#include <thread>
 
 namespace larder {
 namespace {
@@ -23,14 +20,9 @@ using testing::HasSubstr;
 
 // A process of which /proc says so much, in KiB.
 IdleAddresses idle_of(uint64_t data, uint64_t size, uint64_t rss) {
-    std::string root = (std::filesystem::temp_directory_path() / "larder_addresses_XXXXXX").string();
-    EXPECT_NE(::mkdtemp(root.data()), nullptr);
-    std::filesystem::create_directories(root + "/proc/self");
-    std::ofstream(root + "/proc/self/status")
-        << fmt::format("VmSize:\t {} kB\nVmRSS:\t {} kB\nVmData:\t {} kB\n", size, rss, data);
-    const IdleAddresses idle = idle_addresses(root);
-    std::filesystem::remove_all(root);
-    return idle;
+    const test::FakeRoot root;
+    root.write("/proc/self/status", fmt::format("VmSize:\t {} kB\nVmRSS:\t {} kB\nVmData:\t {} kB\n", size, rss, data));
+    return idle_addresses(root.path());
 }
 
 // Sets a soft limit for as long as it lives.
@@ -52,23 +44,23 @@ class SoftLimit {
 
 const Machine roomy{1 * GiB, "MemAvailable"};
 
-TEST(AddressSpace, IsIdleWhereItIsMappedAndNotInRam) {
+TEST(AddressLimits, IsIdleWhereItIsMappedAndNotInRam) {
     const IdleAddresses idle = idle_of(130'000, 500'000, 80'000);
     EXPECT_EQ(idle.writable, 50'000 * KiB);
     EXPECT_EQ(idle.all, 420'000 * KiB);
     EXPECT_EQ(idle_of(70'000, 500'000, 80'000).writable, 0U) << "pages of the program's files are no data";
 }
 
-TEST(AddressSpace, OfTheRealProcessHoldsMoreThanIsInRam) { EXPECT_GT(idle_addresses().all, 0U); }
+TEST(AddressLimits, OfTheRealProcessHoldsMoreThanIsInRam) { EXPECT_GT(idle_addresses().all, 0U); }
 
-TEST(AddressSpace, BoundsNothingWithoutALimit) {
+TEST(AddressLimits, BoundsNothingWithoutALimit) {
     const Machine machine = within_limits(roomy, {}, {2 * GiB, 2 * GiB});
     EXPECT_EQ(machine.usable_bytes, 1 * GiB);
     EXPECT_EQ(machine.source, "MemAvailable");
     EXPECT_EQ(raise_limit_for(machine, 2 * GiB), "");
 }
 
-TEST(AddressSpace, LeavesABudgetOfWhatIsNotIdle) {
+TEST(AddressLimits, LeavesABudgetOfWhatIsNotIdle) {
     const IdleAddresses idle{50 * MiB, 300 * MiB};
     Machine machine = within_limits(roomy, {150 * MiB, {}}, idle);
     EXPECT_EQ(machine.usable_bytes, 100 * MiB);
@@ -81,7 +73,7 @@ TEST(AddressSpace, LeavesABudgetOfWhatIsNotIdle) {
     EXPECT_EQ(within_limits(roomy, {2 * GiB, {}}, idle).source, "MemAvailable") << "where there is less memory";
 }
 
-TEST(AddressSpace, ALimitRaisedAsToldHoldsTheBudget) {
+TEST(AddressLimits, ALimitRaisedAsToldHoldsTheBudget) {
     const IdleAddresses idle{50 * MiB + 3, 0};
     const Machine refused = within_limits(roomy, {100 * MiB, {}}, idle);
     const std::string remedy = raise_limit_for(refused, 200 * MiB);
@@ -89,27 +81,7 @@ TEST(AddressSpace, ALimitRaisedAsToldHoldsTheBudget) {
     EXPECT_GE(within_limits(roomy, {251 * MiB, {}}, idle).usable_bytes, 200 * MiB);
 }
 
-TEST(AddressSpace, APlanThatDoesNotFitSaysWhichLimitToRaise) {
-    ModelLayout layout;
-    layout.size_classes = {{1000, 4096, 100, 8}};
-    const Machine machine = within_limits(roomy, {64 * MiB, {}}, {44 * MiB, 0});
-    PlanWishes wishes;
-    const auto refusal = [&](uint64_t resident) -> std::string {
-        try {
-            make_plan(layout, {.resident = resident}, machine, wishes);
-        } catch (const Error &error) {
-            EXPECT_EQ(error.kind(), ErrorKind::budget);
-            return error.what();
-        }
-        return "";
-    };
-    EXPECT_EQ(refusal(10 * MiB), "");
-    EXPECT_THAT(refusal(30 * MiB), HasSubstr("RLIMIT_DATA (ulimit -d)): raise 'ulimit -d' to "));
-    wishes.budget_bytes = 30 * MiB;
-    EXPECT_THAT(refusal(10 * MiB), HasSubstr("use --ram 20M or less, or raise 'ulimit -d' to 75776 or more"));
-}
-
-TEST(AddressSpace, WhatRanOutIsTheLimitWhereThereIsOne) {
+TEST(AddressLimits, WhatRanOutIsTheLimitWhereThereIsOne) {
     EXPECT_EQ(out_of_memory().kind(), ErrorKind::io);
     const std::error_code again(EAGAIN, std::generic_category());
     EXPECT_THAT(no_thread(again).what(), HasSubstr("ulimit -u"));
@@ -119,19 +91,6 @@ TEST(AddressSpace, WhatRanOutIsTheLimitWhereThereIsOne) {
                 HasSubstr("no room: RLIMIT_DATA (ulimit -d) lets the process map 512 TiB; raise that limit"));
     EXPECT_THAT(no_thread(again).what(), HasSubstr("cannot start a thread"));
     EXPECT_EQ(no_thread(again).kind(), ErrorKind::budget);
-}
-
-TEST(AddressSpace, ThreadsHaveStacksOfOneSizeAfterwards) {
-    set_up_process();
-    size_t stack = 0;
-    std::thread([&] {
-        pthread_attr_t attributes;
-        ASSERT_EQ(pthread_getattr_np(pthread_self(), &attributes), 0);
-        ASSERT_EQ(pthread_attr_getstacksize(&attributes, &stack), 0);
-        pthread_attr_destroy(&attributes);
-    }).join();
-    EXPECT_EQ(stack, thread_stack_bytes);
-    check_threads_can_start(8);
 }
 
 } // namespace

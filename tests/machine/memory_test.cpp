@@ -1,7 +1,6 @@
 // The probe over machines that are folders: their /proc and /sys are files of the test.
 #include "base/bytes.h"
-#include "plan/plan.h"
-#include "plan/proc_files.h"
+#include "machine/machine.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -16,7 +16,7 @@ namespace larder::test {
 // A machine with 64 GiB available on which this process holds 512 MiB, 500 of them its own.
 class FakeRoot {
   public:
-    FakeRoot() : path_((std::filesystem::temp_directory_path() / "larder_pressure_XXXXXX").string()) {
+    FakeRoot() : path_((std::filesystem::temp_directory_path() / "larder_root_XXXXXX").string()) {
         if (::mkdtemp(path_.data()) == nullptr) {
             throw std::runtime_error("cannot make a folder for the test");
         }

@@ -1,0 +1,114 @@
+// What this process may use.
+#include "base/bytes.h"
+#include "machine/address_limits.h"
+#include "machine/cgroups.h"
+#include "machine/machine.h"
+#include "machine/proc_files.h"
+#include "machine/process_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace larder {
+
+namespace {
+
+void bound(Machine &machine, uint64_t usable_bytes, const std::string &source) {
+    if (usable_bytes < machine.usable_bytes) {
+        machine = {usable_bytes, source};
+    }
+}
+
+Machine available(const std::string &root) {
+    const auto available_kib = KeyedFile(root + "/proc/meminfo").find("MemAvailable");
+    if (available_kib) {
+        return {*available_kib * KiB + anonymous_bytes(root), "MemAvailable"};
+    }
+    const long pages = ::sysconf(_SC_PHYS_PAGES);
+    const long page_bytes = ::sysconf(_SC_PAGESIZE);
+    return {static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes), "physical memory"};
+}
+
+// The kernel takes back page cache before it kills; but not what others in the group hold otherwise.
+uint64_t usable_of(uint64_t limit, uint64_t used, uint64_t reclaimable, uint64_t own) {
+    const uint64_t mine = own + reclaimable;
+    const uint64_t others = used - std::min(used, mine);
+    return limit - std::min(limit, others);
+}
+
+// The names of the same figures in the two versions, in memory.stat.
+struct StatNames {
+    std::array<const char *, 2> reclaimable{}; // of the group and all below it
+    // What the usage is the sum of, but for what is charged in advance; and a file of its own with another part.
+    std::array<const char *, 4> parts{};
+    const char *part_file = nullptr;
+};
+constexpr StatNames names_v1 = {{"total_inactive_file", "total_active_file"},
+                                {"total_rss", "total_cache", nullptr, nullptr},
+                                "memory.kmem.usage_in_bytes"};
+constexpr StatNames names_v2 = {{"inactive_file", "active_file"}, {"anon", "file", "kernel", "sock"}, nullptr};
+
+// The kernel charges a group by up to 64 pages a processor in advance, which nobody holds, and takes that back before
+// it kills. On a budget of some ten MiB it is more than the plan tolerates. Its own figures differ by as much for a
+// moment, so no more is believed.
+constexpr uint64_t precharged_bytes_per_cpu = 256 * KiB;
+
+uint64_t precharged_of(const StatNames &names, const Cgroup &group, const KeyedFile &stat, uint64_t used) {
+    uint64_t sum = 0;
+    for (const char *key : names.parts) {
+        const auto part = key == nullptr ? std::optional<uint64_t>(0) : stat.find(key);
+        if (!part) {
+            return 0; // a kernel that does not have this figure
+        }
+        sum += *part;
+    }
+    if (names.part_file != nullptr) {
+        const auto part = read_number(group.directory + "/" + names.part_file);
+        if (!part) {
+            return 0;
+        }
+        sum += *part;
+    }
+    const auto cpus = static_cast<uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+    return std::min(used - std::min(used, sum), cpus * precharged_bytes_per_cpu);
+}
+
+// What this process holds is read last: while it fills its arena it grows in between, which must not look like memory
+// that others hold.
+void bound_by_group(Machine &machine, const Cgroup &group, const std::string &root) {
+    const StatNames &names = group.version == CgroupVersion::v1 ? names_v1 : names_v2;
+    const uint64_t used = read_number(memory_usage_path(group)).value_or(0);
+    const KeyedFile stat(group.directory + "/memory.stat");
+    uint64_t reclaimable = precharged_of(names, group, stat, used);
+    for (const char *key : names.reclaimable) {
+        reclaimable += stat.find(key).value_or(0);
+    }
+    const uint64_t own = anonymous_bytes(root);
+    for (const CgroupLimit &limit : memory_limits(group)) {
+        bound(machine, usable_of(limit.bytes, used, reclaimable, own),
+              std::string("cgroup ") + limit.file + " of " + group.path);
+    }
+    // v1 repeats here the smallest limit above, also of ancestors that a container does not see.
+    if (const auto inherited = stat.find("hierarchical_memory_limit")) {
+        bound(machine, usable_of(*inherited, used, reclaimable, own), "cgroup limit above " + group.path);
+    }
+}
+
+} // namespace
+
+Machine probe_memory(const std::string &root) {
+    Machine machine = available(root);
+    for (const Cgroup &group : memory_cgroups(root)) {
+        bound_by_group(machine, group, root);
+    }
+    return machine;
+}
+
+Machine probe_machine(const std::string &root) {
+    return within_limits(probe_memory(root), address_limits(), idle_addresses(root));
+}
+
+} // namespace larder
