@@ -24,6 +24,8 @@ enum class ErrorKind {
 // The text with control characters (of a hostile file name or metadata value) replaced by '?': one line that does
 // nothing to a terminal. Bytes of UTF-8 stay, but for the C1 controls.
 std::string printable(std::string_view text);
+inline std::string printable(std::string_view text, size_t n) { return printable(text.substr(0, n)); }
+inline constexpr size_t quoted_characters_max = 80;
 
 // The exit code of the process for an error of this kind: 2 for usage, 3 for budget, otherwise 1.
 int exit_code(ErrorKind kind);

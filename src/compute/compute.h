@@ -22,6 +22,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include "base/error.h"
+#include <optional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -78,10 +80,15 @@ using OnRoute = std::function<void(uint32_t moe_layer, uint32_t top_k, std::span
 
 // Ties the expert tensors of one loaded model to a store. Must outlive every graph that runs on the model; the layout
 // and the store must outlive it.
+using OnUnread = std::function<void(std::span<const int32_t> tokens, int64_t n_token)>;
 class ExpertBinding {
   public:
     // `on_route` may be empty; with one, every choice is copied out. Throws as check_kernels() does.
-    ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route = {});
+    ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route = {}, OnUnread on_unread = {});
+    void request_abort() noexcept {}
+    void clear_abort() noexcept {}
+    bool abort_requested() const { return false; }
+    std::optional<Error> take_error() { return {}; }
     ~ExpertBinding();
     ExpertBinding(const ExpertBinding &) = delete;
     ExpertBinding &operator=(const ExpertBinding &) = delete;
@@ -91,7 +98,7 @@ class ExpertBinding {
     bool bind(ggml_tensor *tensor);
 
     // For llama_context_params::abort_callback: true after a read has failed, until ExpertStore::take_error().
-    static bool abort_requested(void *binding);
+
 
   private:
     class Impl;

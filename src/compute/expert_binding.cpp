@@ -155,7 +155,7 @@ class ExpertBinding::Impl {
     std::vector<ExpertWeights> weights_;
 };
 
-ExpertBinding::ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route)
+ExpertBinding::ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route, OnUnread)
     : impl_(std::make_unique<Impl>(layout, store, kernels, std::move(on_route))) {}
 ExpertBinding::~ExpertBinding() = default;
 
@@ -163,10 +163,6 @@ bool ExpertBinding::bind(ggml_tensor *tensor) {
     ExpertWeights *weights = impl_->find(tensor);
     tensor->extra = weights;
     return weights != nullptr;
-}
-
-bool ExpertBinding::abort_requested(void *binding) {
-    return static_cast<const ExpertBinding *>(binding)->impl_->failed();
 }
 
 } // namespace larder

@@ -13,6 +13,7 @@
 // Errors: a failed request is a ReadResult, not an exception. Opening throws Error(io).
 #pragma once
 
+#include "base/file_identity.h"
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -71,6 +72,7 @@ class Reader {
     virtual void wake() noexcept = 0;
     // Requests submitted whose results have not been polled.
     [[nodiscard]] virtual size_t in_flight() const = 0;
+    [[nodiscard]] virtual FileIdentity identity(uint32_t) const { return {}; }
     [[nodiscard]] virtual const ReaderInfo &info() const = 0;
 };
 

@@ -12,6 +12,7 @@
 // file that cannot be opened or read.
 #pragma once
 
+#include "base/file_identity.h"
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -83,6 +84,7 @@ struct SizeClass {
 
 struct ModelLayout {
     std::vector<std::string> files;         // one, or the shards in order
+    std::vector<FileIdentity> identities;
     std::vector<uint64_t> file_bytes;       // size of each file
     std::shared_ptr<gguf_context> metadata; // keys of the first shard, tensors of all; offsets in it mean nothing
     std::string architecture;               // "qwen3moe"

@@ -1,4 +1,6 @@
-#include "engine/llama_log.h"
+#include "runtime/llama_log.h"
+
+#include "compute/compute.h"
 
 #include "machine/address_limits.h"
 #include "machine/out_of_memory.h"
@@ -81,6 +83,12 @@ void capture_llama_log(bool verbose) {
     llama_log_set(on_log, nullptr);
     ggml_set_abort_callback(on_abort);
     common_log_set_verbosity_thold(verbose ? LOG_DEFAULT_DEBUG : -1); // the chat templates' own log
+}
+
+void start_llama(bool verbose) {
+    capture_llama_log(verbose);
+    llama_backend_init();
+    expert_buffer_type(); // registered before the first model
 }
 
 std::string take_llama_errors() {

@@ -31,7 +31,7 @@ class LoadedModel::Impl {
     void stop_changed(const AttachedContext::Impl &context);
     [[nodiscard]] bool abort_requested() const { return binding != nullptr && binding->abort_requested(); }
     // The first read that failed in the step.
-    std::optional<Error> take_error() { return store != nullptr ? store->take_error() : std::nullopt; }
+    std::optional<Error> take_error() { return binding != nullptr ? binding->take_error() : std::nullopt; }
     // An error if one of the model's files is not what it was when its layout was read.
     [[nodiscard]] std::optional<Error> changed_file();
 

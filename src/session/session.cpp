@@ -1,6 +1,7 @@
 #include "session/session.h"
 
 #include "base/error.h"
+#include "runtime/llama_log.h"
 #include "runtime/step.h"
 #include "session/open_model_impl.h"
 

@@ -228,7 +228,7 @@ void ExpertStore::Impl::select_following(std::span<const SliceIndex> following) 
 
 // --- ExpertStore ---
 
-ExpertStore::ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader)
+ExpertStore::ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader, const StoreOptions &)
     : impl_(std::make_unique<Impl>(layout, slots, reader)) {}
 
 ExpertStore::~ExpertStore() = default;

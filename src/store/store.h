@@ -82,11 +82,14 @@ struct ArenaUse {
     bool pending = false;        // asked for, and not done yet: a batch is at work
 };
 
+struct StoreOptions { std::chrono::milliseconds read_timeout{0}; };
 class ExpertStore {
   public:
     // `slots` per size class of the layout, at least one of each that has slices. Keeps references to neither; `reader`
     // must outlive the store and have the layout's files in its order. Throws Error(io) if the arena cannot be mapped.
-    ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader);
+    ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader, const StoreOptions & = {});
+    void request_stop() {}
+    void clear_stop() {}
     ~ExpertStore();
     ExpertStore(const ExpertStore &) = delete;
     ExpertStore &operator=(const ExpertStore &) = delete;

@@ -45,10 +45,10 @@ uint64_t usable_budget(const Planner &planner) {
     return wishes.overcommit ? wanted : std::min(wanted, usable);
 }
 
-PlannedModel model_of(const Planner &planner) {
+PlanSubject model_of(const Planner &planner) {
     const ModelLayout &layout = planner.layout();
     const PlanWishes &wishes = planner.wishes();
-    PlannedModel model;
+    PlanSubject model;
     model.path = layout.files.front();
     model.architecture = layout.architecture;
     model.total_bytes = layout.total_bytes;

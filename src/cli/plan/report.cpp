@@ -21,13 +21,13 @@ std::string dumped(const Json &json) { // a file's name need not be UTF-8
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string head_of(const PlannedModel &model) {
+std::string head_of(const PlanSubject &model) {
     return fmt::format("{} ({}): {} of weights, {} of them routed experts; budget {} ({})\n", printable(model.path),
                        printable(model.architecture), format_bytes(model.total_bytes), format_bytes(model.routed_bytes),
                        format_bytes(model.budget_bytes), model.budget_source);
 }
 
-Json head_json(const PlannedModel &model) {
+Json head_json(const PlanSubject &model) {
     return {{"larder_plan", 1},
             {"model", model.path},
             {"architecture", model.architecture},

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "cli/plan/expected_hits.h"
 #include "compute/compute.h"
+#include "machine/machine.h"
+#include "plan/plan.h"
 
 #include <cstdint>
 #include <optional>
@@ -17,7 +19,7 @@
 namespace larder {
 
 // What all reports begin with.
-struct PlannedModel {
+struct PlanSubject {
     std::string path;
     std::string architecture;
     uint64_t total_bytes = 0;
@@ -30,7 +32,7 @@ struct PlannedModel {
 };
 
 struct PlanReport {
-    PlannedModel model;
+    PlanSubject model;
     std::vector<SizeClass> size_classes;
     uint32_t ctx_tokens = 0;
     // If it is refused: of the smallest budget that works, or of what the machine gives where that is enough.
@@ -60,7 +62,7 @@ struct FeasibilityRow {
     std::vector<FeasibilityCell> cells; // by share
 };
 struct Feasibility {
-    PlannedModel model;
+    PlanSubject model;
     Kernels kernels = Kernels::plain;
     bool ubatch_asked = false; // -ub
     std::vector<double> shares;
