@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "engine/address_needs.h"
 #include "engine/engine_impl.h"
+#include "engine/generation.h"
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/memory_lock.h"
@@ -197,6 +198,7 @@ void Engine::Impl::create_context() {
         throw llama_refused(ErrorKind::engine, "llama.cpp cannot create the context",
                             "lower -c, or check --cache-type-k, --cache-type-v and -fa");
     }
+    refuse_what_cannot_generate(context.get(), layout.files.front());
 }
 
 PlannedRun plan_only(const EngineOptions &options) {

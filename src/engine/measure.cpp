@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "compute/compute.h"
+#include "engine/generation.h"
 #include "engine/llama_handles.h"
 #include "engine/llama_log.h"
 #include "engine/params.h"
@@ -142,6 +143,7 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
         throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context",
                             "check -c, --cache-type-k, --cache-type-v and -fa");
     }
+    refuse_what_cannot_generate(context.get(), layout.files.front());
     FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));
     fixed.resident -= measured.aliased_bytes - std::min(measured.aliased_bytes, aliased_edges_bytes);
     const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);

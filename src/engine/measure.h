@@ -32,7 +32,8 @@ Measurement measure(const ModelLayout &layout, Kernels kernels,
 
 // Builds a context for it with llama.cpp's no_alloc and reads its memory breakdown. `resolved` has a ubatch. The
 // overhead is what the process holds without a context, and what this one adds: it does not depend on what was measured
-// before. Throws Error(engine) with llama.cpp's reason if it does not accept the context.
+// before. Throws Error(engine) with llama.cpp's reason if it does not accept the context, and what
+// refuse_what_cannot_generate() throws.
 FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved,
                            const HeldBefore &held);
 
