@@ -147,7 +147,9 @@ TEST(RepackedKernels, RepackALayersThreeTensorsEachItsOwnWay) {
     };
     for (const uint64_t few : {1, 8, 48}) {
         SCOPED_TRACE(fmt::format("{} slots of each class", few));
-        TwoSides sides(DiskModel(layer, experts, top_k), {few, few, few}, Kernels::repacked);
+        DiskModel model(layer, experts, top_k);
+        const std::vector<uint64_t> slots(model.layout.size_classes.size(), few);
+        TwoSides sides(std::move(model), slots, Kernels::repacked);
         compare(sides, route(1, top_k, experts), true);
         compare(sides, route(64, top_k, experts), true);
     }
