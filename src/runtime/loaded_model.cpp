@@ -148,7 +148,7 @@ StoreStats LoadedModel::store_stats() const {
 ArenaUse LoadedModel::arena_use() const { return impl_->store != nullptr ? impl_->store->arena_use() : ArenaUse{}; }
 
 std::unique_ptr<AttachedContext> LoadedModel::make_context() {
-    ContextHandle context = larder::make_context(get(), impl_->planned.context);
+    ContextHandle context = larder::make_context(get(), impl_->planned.context, impl_->layout.files.front());
     llama_context *borrowed = context.get();
     return std::make_unique<AttachedContext>(
         std::make_unique<AttachedContext::Impl>(impl_.get(), borrowed, std::move(context)));

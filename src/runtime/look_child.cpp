@@ -140,7 +140,7 @@ class Child {
 
     Json context(size_t index, const ContextSpec &resolved) {
         limit_question(uint64_t{resolved.ctx_tokens} * resolved.sequences);
-        const ContextFacts facts = context_facts(models_.at(index).get(), resolved);
+        const ContextFacts facts = context_facts(models_.at(index).get(), resolved, layouts_[index]->files.front());
         return {{"resident_bytes", facts.resident_bytes},
                 {"kv_bytes", facts.kv_bytes},
                 {"compute_bytes", facts.compute_bytes},

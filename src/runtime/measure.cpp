@@ -58,10 +58,10 @@ ModelFacts model_facts(const llama_model *model) {
             static_cast<uint64_t>(llama_vocab_n_tokens(llama_model_get_vocab(model)))};
 }
 
-ContextFacts context_facts(llama_model *model, const ContextSpec &resolved) {
+ContextFacts context_facts(llama_model *model, const ContextSpec &resolved, const std::string &file) {
     malloc_trim(0); // of the context before
     const uint64_t without_context = process_memory().rss_bytes;
-    const ContextHandle context = make_context(model, resolved);
+    const ContextHandle context = make_context(model, resolved, file);
     ContextFacts facts;
     for (const auto &[type, part] : llama_get_memory_breakdown(context.get())) {
         if (type != expert_buffer_type()) {

@@ -38,6 +38,6 @@ ModelFacts model_facts(const llama_model *model);
 
 // Builds a context without memory for it. `resolved` has a ubatch. Throws Error(engine) with llama.cpp's reason if it
 // does not accept the context.
-ContextFacts context_facts(llama_model *model, const ContextSpec &resolved);
+ContextFacts context_facts(llama_model *model, const ContextSpec &resolved, const std::string &file);
 
 } // namespace larder

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "runtime/generation.h"
 #include "runtime/llama_log.h"
 
 #include "common.h"
@@ -127,13 +128,14 @@ llama_context_params context_params(const ContextSpec &resolved) {
     return params;
 }
 
-ContextHandle make_context(llama_model *model, const ContextSpec &resolved) {
+ContextHandle make_context(llama_model *model, const ContextSpec &resolved, const std::string &file) {
     take_llama_errors();
     ContextHandle context(llama_init_from_model(model, context_params(resolved)));
     if (context == nullptr) {
         throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context",
                             "lower -c, or check --cache-type-k, --cache-type-v and -fa");
     }
+    refuse_what_cannot_generate(context.get(), file);
     return context;
 }
 

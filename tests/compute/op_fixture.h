@@ -5,6 +5,7 @@
 #include "compute/compute.h"
 #include "disk_model.h"
 #include "store/store.h"
+#include "support/stock_repacks.h"
 
 #include <gtest/gtest.h>
 
@@ -110,11 +111,8 @@ class OpGraph {
 };
 
 // The type of buffer that stock llama.cpp has a tensor in when it repacks what it can.
-inline ggml_backend_buffer_type *stock_buffer_type(const ExpertSpec &spec, Kernels kernels) {
-    const bool repacked = kernels != Kernels::plain && spec.out % 8 == 0 &&
-                          (spec.type == GGML_TYPE_Q4_0 || spec.type == GGML_TYPE_Q4_K ||
-                           spec.type == GGML_TYPE_IQ4_NL || spec.type == GGML_TYPE_MXFP4) &&
-                          ggml_cpu_has_avx2() != 0;
+inline ggml_backend_buffer_type *stock_buffer_type(const ExpertSpec &spec, int64_t experts, Kernels kernels) {
+    const bool repacked = kernels != Kernels::plain && stock_repacks(spec.type, spec.in, spec.out, experts);
     return repacked ? repack_buffer_type() : ggml_backend_cpu_buffer_type();
 }
 
@@ -124,7 +122,8 @@ class TwoSides {
     TwoSides(DiskModel model_on_disk, const std::vector<uint64_t> &slots, Kernels kernels = Kernels::plain)
         : model(std::move(model_on_disk)), reader(model.image), store(model.layout, slots, reader),
           binding(model.layout, store, kernels),
-          stock(model, [kernels](const ExpertSpec &spec) { return stock_buffer_type(spec, kernels); }),
+          stock(model, [this, kernels](
+                           const ExpertSpec &spec) { return stock_buffer_type(spec, model.layout.n_expert, kernels); }),
           streamed(model, [](const ExpertSpec & /*spec*/) { return expert_buffer_type(); }) {
         ggml_log_set([](ggml_log_level, const char *, void *) {}, nullptr); // ggml tells of everything it repacks
         for (ggml_tensor *tensor : streamed.all()) {

@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Equality,
                                          ModelCase{"qwen2moe_q5_k_m", "--arch qwen2moe --quant q5_k_m"}),
                          [](const auto &model) { return model.param.name; });
 
-// The same with every weight repacked that stock repacks: on AVX2 those of types q4_0, q4_K, iq4_nl and mxfp4.
+// The same with every weight repacked that stock repacks on this CPU.
 class EqualityOfRepacked : public Equality {};
 
 TEST_P(EqualityOfRepacked, LogitsAreStocksToTheLastBitWithACacheOfOneTokensExperts) {

@@ -121,6 +121,19 @@ TEST_F(BrokenModel, WithoutATensorThatIsOptionalIsWhole) {
     EXPECT_FALSE(same_bits(stock, logits(good_, Residency::stock)));
 }
 
+// As embedding models that were made of a language model are.
+TEST_F(BrokenModel, ThatIsNotCausalIsRefusedAsAnEncoder) {
+    const std::string path =
+        rewrite([](gguf_context *keys) { gguf_set_val_bool(keys, "qwen3moe.attention.causal", false); },
+                [](const std::string & /*tensor*/) { return true; });
+    for (const Residency residency : {Residency::arena, Residency::page, Residency::stock}) {
+        const Error error = error_of([&] { open_as(options(path, residency)); });
+        EXPECT_EQ(error.kind(), ErrorKind::model);
+        EXPECT_NE(error.message().find("qwen3moe is an encoder"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(error_of([&] { plan_only(options(path)); }).kind(), ErrorKind::model);
+}
+
 TEST_F(BrokenModel, CutShortIsRefused) {
     std::filesystem::resize_file(good_, std::filesystem::file_size(good_) - 100);
     EXPECT_EQ(refusal(good_).kind(), ErrorKind::model);

@@ -1,8 +1,8 @@
 // Which kernels an engine takes, and where that puts a model's resident matrices.
 #include "runtime/placement.h"
 #include "support/model_fixture.h"
+#include "support/stock_repacks.h"
 
-#include <ggml-cpu.h>
 #include <gmock/gmock.h>
 
 #include <regex>
@@ -11,8 +11,6 @@ namespace larder::test {
 namespace {
 
 using testing::HasSubstr;
-
-bool repacks_q4() { return repack_buffer_type() != nullptr && ggml_cpu_has_avx2() != 0; }
 
 Kernels planned(const TestOptions &options) { return plan_only(options).kernels; }
 
@@ -25,8 +23,8 @@ TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndMixedWhereTheyDoNot) {
 
 // A dense model whose head is its token embeddings, which are there twice when repacked.
 TEST(ChoiceOfKernels, IsPlainWhereResidentMatricesHaveNoRoomToBeRepacked) {
-    if (!repacks_q4()) {
-        GTEST_SKIP() << "ggml repacks Q4_0 from AVX2 on";
+    if (!stock_repacks(GGML_TYPE_Q4_0, 256, 256)) {
+        GTEST_SKIP() << "ggml does not repack Q4_0 on this CPU";
     }
     const SmallModel model("--arch qwen3 --quant q4_0 --embd 1024 --vocab 65536");
     TestOptions options = model.options();
@@ -61,8 +59,8 @@ TEST(ChoiceOfKernels, OfStockKnowsNoFastOnes) {
 
 // Else comparing `mixed` with its stock twin would not say which weights are plain.
 TEST(KernelPaths, GiveOtherBitsEach) {
-    if (!repacks_q4()) {
-        GTEST_SKIP() << "ggml repacks Q4_0 from AVX2 on";
+    if (!stock_repacks(GGML_TYPE_Q4_K, 256, 256)) {
+        GTEST_SKIP() << "ggml does not repack Q4_K on this CPU";
     }
     TestOptions options = attention_model().options();
     std::vector<std::vector<float>> logits;
@@ -85,8 +83,8 @@ TEST(KernelPaths, GiveOtherBitsEach) {
 
 // A dense model whose output head is its token embeddings: looked up plain and multiplied repacked.
 TEST(TiedEmbeddings, AreThereTwiceWhenRepackedAndGiveStocksBits) {
-    if (!repacks_q4()) {
-        GTEST_SKIP() << "ggml repacks Q4_0 from AVX2 on";
+    if (!stock_repacks(GGML_TYPE_Q4_0, 256, 256)) {
+        GTEST_SKIP() << "ggml does not repack Q4_0 on this CPU";
     }
     const SmallModel model("--arch qwen3 --quant q4_0");
     TestOptions options = model.options();

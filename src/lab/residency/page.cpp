@@ -79,7 +79,7 @@ class PageHost final : public ModelHost {
         pager_ = std::make_unique<ExpertPager>(layout_, pager);
         bind_experts();
         load(options.runtime);
-        context_ = own_context(make_context(model_.get(), spec_));
+        context_ = own_context(make_context(model_.get(), spec_, layout_.files.front()));
         read_bytes_at_load_ = process_memory().read_bytes;
     }
 

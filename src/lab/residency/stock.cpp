@@ -59,7 +59,7 @@ class StockHost final : public ModelHost {
         }
         layout_.metadata.reset();
         model_ = load_as_stock(options.model.path, kernels_);
-        context_ = own_context(make_context(model_.get(), spec_));
+        context_ = own_context(make_context(model_.get(), spec_, layout_.files.front()));
     }
 
     [[nodiscard]] std::string_view residency() const override { return "stock"; }
