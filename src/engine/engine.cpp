@@ -71,12 +71,21 @@ std::string_view to_string(Residency residency) {
 }
 
 bool Engine::Impl::abort_requested(void *impl) {
-    auto *self = static_cast<Engine::Impl *>(impl);
-    return self->stop.load(std::memory_order_relaxed) ||
-           (self->binding != nullptr && ExpertBinding::abort_requested(self->binding.get()));
+    const auto *self = static_cast<Engine::Impl *>(impl);
+    return self->stop.load(std::memory_order_relaxed) || self->abort_requested();
 }
 
-std::optional<Error> Engine::Impl::take_failure() { return store != nullptr ? store->take_error() : std::nullopt; }
+bool Engine::Impl::abort_requested() const {
+    return binding != nullptr && ExpertBinding::abort_requested(binding.get());
+}
+
+std::optional<Error> Engine::Impl::take_failure() {
+    if (binding == nullptr) {
+        return std::nullopt;
+    }
+    binding->clear_abort();
+    return binding->take_error();
+}
 
 void Engine::Impl::make_the_plan() {
     Planner planner(options);
@@ -140,7 +149,9 @@ void Engine::Impl::open_arena() {
     if (!layout.expert_tensors.empty()) {
         make_the_store();
         watch_pressure();
-        binding = std::make_unique<ExpertBinding>(layout, *store, kernels, record_routes());
+        // One sequence at a time: a decode that lacks an expert is of no use.
+        const auto on_unread = [this](std::span<const int32_t>, int64_t) { binding->request_abort(); };
+        binding = std::make_unique<ExpertBinding>(layout, *store, kernels, record_routes(), on_unread);
     } else if (!options.trace_path.empty()) {
         throw Error(ErrorKind::usage, fmt::format("{} is a dense model: it has no routes", layout.files.front()),
                     "leave out --trace");

@@ -68,8 +68,9 @@ class Engine::Impl {
     void refuse_text_too_long(uint64_t bytes) const; // throws Error(usage)
     [[nodiscard]] const llama_vocab *vocab() const { return llama_model_get_vocab(model.get()); }
 
-    // llama.cpp's abort callback: a read failed, or the user wants to stop.
+    // llama.cpp's abort callback: an expert could not be read, or the user wants to stop.
     static bool abort_requested(void *impl);
+    [[nodiscard]] bool abort_requested() const; // for the first of these reasons
     // The cause of a failed decode, as an Error to throw; none if it was the user's stop.
     std::optional<Error> take_failure();
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace larder {
 namespace {
@@ -82,9 +83,6 @@ const ReadySlice *ExpertStore::Impl::wait_for_read(uint32_t position) {
         if (position < n_ready_.load(std::memory_order_relaxed)) {
             return &ready_order_[position];
         }
-        if (batch_failed_) {
-            return nullptr;
-        }
         if (polling_ || table_.reading() == 0) {
             progress_.wait(lock);
         } else {
@@ -130,37 +128,46 @@ void ExpertStore::Impl::finish(const ReadResult &result) {
     const auto slot = static_cast<SlotIndex>(result.tag);
     const bool pinned = table_.pinned(slot);
     if (result.error != 0) {
-        const SliceIndex slice = table_.slice(slot);
         counters_.read_errors.add(1);
-        table_.abandon(slot);
         if (pinned) {
-            fail(slice, result.error);
+            keep_cause(table_.slice(slot), result.error);
+            append_unread(slot);
         }
+        table_.abandon(slot);
         return;
     }
     counters_.slice_reads.add(1);
     counters_.bytes_read.add(result.bytes_read);
     table_.publish(slot);
-    if (pinned && !batch_failed_) {
+    if (pinned) {
         append_ready(slot);
     }
 }
 
 void ExpertStore::Impl::append_ready(SlotIndex slot) {
+    LARDER_CHECK(table_.state(slot) == SlotState::ready && table_.pinned(slot));
+    const SlotUse &use = uses_[slot];
+    append({table_.slice(slot), use.data, use.demanded_position, use.first_use});
+}
+
+void ExpertStore::Impl::append_unread(SlotIndex slot) {
+    SlotUse &use = uses_[slot];
+    n_streaming_ -= std::exchange(use.streaming, false) ? 1 : 0;
+    append({table_.slice(slot), nullptr, use.demanded_position, false});
+}
+
+void ExpertStore::Impl::append(const ReadySlice &slice) {
     const uint32_t n = n_ready_.load(std::memory_order_relaxed);
-    LARDER_CHECK(n < demanded_.size() && table_.state(slot) == SlotState::ready && table_.pinned(slot));
-    ready_order_[n] = {table_.slice(slot), uses_[slot].data, uses_[slot].demanded_position, uses_[slot].first_use};
+    LARDER_CHECK(n < demanded_.size());
+    ready_order_[n] = slice;
     n_ready_.store(n + 1, std::memory_order_release);
 }
 
-// n_ready_ stays where it is from here on: threads see the batch end at the same place, or earlier.
-void ExpertStore::Impl::fail(SliceIndex slice, int errno_value) {
-    if (!error_) {
-        error_ = sources_.read_error(slice, errno_value);
+void ExpertStore::Impl::keep_cause(SliceIndex slice, int errno_value) {
+    if (!failure_) {
+        failure_ = {slice, errno_value};
     }
     failed_.store(true, std::memory_order_release);
-    batch_failed_ = true;
-    drop_absent();
 }
 
 } // namespace larder

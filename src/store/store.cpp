@@ -91,14 +91,16 @@ void ExpertStore::Impl::release(uint32_t position) {
     std::unique_lock lock(mutex_, std::defer_lock);
     if (slot_wanted) {
         lock.lock();
-        const SlotIndex slot = table_.find(ready_order_[position].slice);
-        n_streaming_ -= std::exchange(uses_[slot].streaming, false) ? 1 : 0;
-        table_.unpin(slot);
+        if (ready_order_[position].data != nullptr) { // else its slot was freed when the read failed
+            const SlotIndex slot = table_.find(ready_order_[position].slice);
+            n_streaming_ -= std::exchange(uses_[slot].streaming, false) ? 1 : 0;
+            table_.unpin(slot);
+        }
     } else if (!lock.try_lock()) {
         return;
     }
     if (polling_) {
-        return; // the poller goes through the queue when it returns
+        return; // the poller assigns the slot when it returns
     }
     const bool finished = poll_finished();
     const bool started = assign_slots();
@@ -108,7 +110,7 @@ void ExpertStore::Impl::release(uint32_t position) {
     }
 }
 
-// Slices that fail to be ready by now (the batch failed, or its user gave up) stay in flight and become ordinary ones.
+// Reads of demanded slices that nobody waited for stay in flight, and become those of ordinary cached slices.
 void ExpertStore::Impl::end() {
     std::unique_lock lock(mutex_);
     LARDER_CHECK(batch_open_ && !polling_);
@@ -130,11 +132,12 @@ void ExpertStore::Impl::end() {
     resize_classes(lock);
 }
 
-// What was ready was used whole, also where the batch failed: threads leave it at the first slice that is not.
+// What was ready was used whole: threads leave a batch at the first slice that is not.
 void ExpertStore::Impl::mark_used() {
     const uint32_t n = n_ready_.load(std::memory_order_relaxed);
     for (uint32_t position = 0; position < n; ++position) {
-        const SlotIndex slot = table_.find(ready_order_[position].slice);
+        const SlotIndex slot =
+            ready_order_[position].data != nullptr ? table_.find(ready_order_[position].slice) : no_slot;
         if (slot != no_slot) { // else it was released and its slot given to another slice of this batch
             uses_[slot].first_use = false;
         }
@@ -142,9 +145,16 @@ void ExpertStore::Impl::mark_used() {
 }
 
 std::optional<Error> ExpertStore::Impl::take_error() {
-    const std::lock_guard lock(mutex_);
-    failed_.store(false, std::memory_order_release);
-    return std::exchange(error_, std::nullopt);
+    std::optional<Failure> failure;
+    {
+        const std::lock_guard lock(mutex_);
+        failed_.store(false, std::memory_order_release);
+        failure = std::exchange(failure_, std::nullopt);
+    }
+    if (!failure) {
+        return std::nullopt;
+    }
+    return sources_.read_error(failure->slice, failure->errno_value);
 }
 
 bool ExpertStore::Impl::cached(SliceIndex slice) const {
@@ -158,7 +168,6 @@ void ExpertStore::Impl::open_batch(std::span<const SliceIndex> demanded) {
     LARDER_CHECK(!batch_open_ && !polling_ && table_.pinned() == 0);
     LARDER_CHECK(demanded.size() <= sources_.slices_of_tensor_max());
     batch_open_ = true;
-    batch_failed_ = false;
     demanded_.assign(demanded.begin(), demanded.end());
 }
 

@@ -1,5 +1,4 @@
-// batch.h — one batch at work: which of its slices are ready, being read, or still without a slot. The body of
-// ExpertStore.
+// store_impl.h — the state of an ExpertStore and of the batch that is open (private to store).
 //
 // Threads and locks
 //   mutex_ guards the slot table, the absent slices and the right to use the reader. Nobody holds it while blocked on
@@ -66,7 +65,9 @@ class ExpertStore::Impl {
     bool poll_finished(); // true if anything had
     void finish(const ReadResult &result);
     void append_ready(SlotIndex slot);
-    void fail(SliceIndex slice, int errno_value);
+    void append_unread(SlotIndex slot);
+    void append(const ReadySlice &slice);
+    void keep_cause(SliceIndex slice, int errno_value);
 
     void open_batch(std::span<const SliceIndex> demanded);
     void count_accesses(std::span<const SliceIndex> following);
@@ -88,6 +89,10 @@ class ExpertStore::Impl {
         uint32_t demanded_position = 0; // while pinned
         bool first_use = false;         // read, and used by no batch that has ended
         bool streaming = false;         // taken for an absent slice of this batch, and not released
+    };
+    struct Failure { // of a read. An Error allocates, so take_error() makes it, on the session's thread
+        SliceIndex slice = 0;
+        int errno_value = 0;
     };
     struct Absent {
         SliceIndex slice = 0;
@@ -112,10 +117,9 @@ class ExpertStore::Impl {
     std::vector<SlotUse> uses_; // by slot
     bool polling_ = false;
     bool batch_open_ = false;
-    bool batch_failed_ = false;
     bool resize_wanted_ = false;
-    std::vector<uint64_t> wanted_slots_; // by size class
-    std::optional<Error> error_;
+    std::vector<uint64_t> wanted_slots_;    // by size class
+    std::optional<Failure> failure_;        // the first one
     std::vector<Absent> absent_;            // absent demanded slices in file order
     size_t absent_next_ = 0;                // from here on they have no slot yet
     uint32_t n_streaming_ = 0;              // slots with SlotUse::streaming
