@@ -107,7 +107,7 @@ class ExpertBinding {
     // zeros and reports all of its tokens. Until clear_abort(). Any thread.
     void request_abort() noexcept;
     void clear_abort() noexcept;
-    // For llama_context_params::abort_callback.
+    // For llama_context_params::abort_callback: true after request_abort(), and after ExpertStore::request_stop().
     static bool abort_requested(void *binding);
 
     // Why experts could not be read: the first cause since the last call, if any. While no graph runs.

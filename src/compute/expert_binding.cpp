@@ -132,7 +132,9 @@ class ExpertBinding::Impl {
     void request_abort(bool requested) noexcept {
         scratch_.abort_requested.store(requested, std::memory_order_relaxed);
     }
-    [[nodiscard]] bool abort_requested() const { return scratch_.abort_requested.load(std::memory_order_relaxed); }
+    [[nodiscard]] bool abort_requested() const {
+        return scratch_.abort_requested.load(std::memory_order_relaxed) || store_.stop_requested();
+    }
 
     std::optional<Error> take_error() {
         const std::optional<BadId> bad_id = std::exchange(scratch_.bad_id, std::nullopt);

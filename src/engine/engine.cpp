@@ -72,17 +72,15 @@ std::string_view to_string(Residency residency) {
 
 bool Engine::Impl::abort_requested(void *impl) {
     const auto *self = static_cast<Engine::Impl *>(impl);
-    return self->stop.load(std::memory_order_relaxed) || self->abort_requested();
-}
-
-bool Engine::Impl::abort_requested() const {
-    return binding != nullptr && ExpertBinding::abort_requested(binding.get());
+    return self->stop.load(std::memory_order_relaxed) ||
+           (self->binding != nullptr && ExpertBinding::abort_requested(self->binding.get()));
 }
 
 std::optional<Error> Engine::Impl::take_failure() {
     if (binding == nullptr) {
         return std::nullopt;
     }
+    expert_unread = false;
     binding->clear_abort();
     return binding->take_error();
 }
@@ -150,7 +148,10 @@ void Engine::Impl::open_arena() {
         make_the_store();
         watch_pressure();
         // One sequence at a time: a decode that lacks an expert is of no use.
-        const auto on_unread = [this](std::span<const int32_t>, int64_t) { binding->request_abort(); };
+        const auto on_unread = [this](std::span<const int32_t>, int64_t) {
+            expert_unread = true;
+            binding->request_abort();
+        };
         binding = std::make_unique<ExpertBinding>(layout, *store, kernels, record_routes(), on_unread);
     } else if (!options.trace_path.empty()) {
         throw Error(ErrorKind::usage, fmt::format("{} is a dense model: it has no routes", layout.files.front()),
@@ -329,14 +330,24 @@ std::string Engine::take_changed_file() {
     return {};
 }
 
-void Engine::request_stop() { impl_->stop = true; }
+void Engine::request_stop() {
+    impl_->stop = true;
+    if (impl_->store != nullptr) {
+        impl_->store->request_stop();
+    }
+}
 void Engine::close_trace() {
     if (impl_->routes != nullptr) {
         impl_->routes->close();
     }
 }
 
-void Engine::clear_stop() { impl_->stop = false; }
+void Engine::clear_stop() {
+    impl_->stop = false;
+    if (impl_->store != nullptr) {
+        impl_->store->clear_stop();
+    }
+}
 bool Engine::stop_requested() const { return impl_->stop; }
 
 EngineStats Engine::stats() const {

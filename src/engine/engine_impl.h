@@ -46,6 +46,7 @@ class Engine::Impl {
     // process has given back would look like a neighbour's.
     std::unique_ptr<PressureWatcher> watcher;
     std::atomic<bool> stop{false};
+    std::atomic<bool> expert_unread{false}; // in the decode under way; until take_failure()
 
     // Written by the thread that drives the session, read by stats() from any.
     std::atomic<uint64_t> prompt_tokens{0};
@@ -70,7 +71,6 @@ class Engine::Impl {
 
     // llama.cpp's abort callback: an expert could not be read, or the user wants to stop.
     static bool abort_requested(void *impl);
-    [[nodiscard]] bool abort_requested() const; // for the first of these reasons
     // The cause of a failed decode, as an Error to throw; none if it was the user's stop.
     std::optional<Error> take_failure();
 };

@@ -187,7 +187,7 @@ class Session::Impl {
         const int32_t code = llama_decode(engine_.context.get(), batch);
         drop_cold_experts(static_cast<uint32_t>(tokens.size()));
         last_ms_ = ms_since(begin);
-        if (code == 0 && !engine_.abort_requested()) { // requested by the last op, it comes too late for the callback
+        if (code == 0 && !engine_.expert_unread) { // if the last op lacked one, the abort came too late for llama.cpp
             if (engine_.routes != nullptr) {
                 engine_.routes->write(phase);
             }

@@ -17,12 +17,19 @@
 // released.
 //
 // A read that fails spoils its own slice only. The slice takes its place in the ready order with `data` null, and the
-// batch goes on with the others. The first cause is kept for take_error().
+// batch goes on with the others. The first cause is kept for take_error(). If no read finishes for read_timeout while a
+// thread waits, all slices that are missing count as failed. Their reads stay in flight, into slots that stay
+// `reading`: the kernel may still write there. A later batch that demands such a slice uses the read when it arrives.
+//
+// request_stop() ends the waiting at once: wait() returns null for every slice that is not ready, on all threads, and
+// reads stay in flight as above.
 //
 // Invariants (checked):
 //   1. A slot is in exactly one state: free, reading, ready or retired. Only ready slots are hits.
 //   2. A slot that is pinned or being read is never evicted.
 //   3. Each demanded slice takes exactly one place in the ready order: with its bytes, or with null if its read failed.
+//      A stop freezes the order: a slice that is not in it by then stays out. So all threads see the same slices, and
+//      each of them is used whole.
 //   4. A failed read leaves its slot free and its slice absent. The next batch that demands the slice reads it again.
 //   5. All memory is allocated in the constructor; nothing allocates afterwards.
 //   6. The number of slots in use changes only between batches, while no read is in flight. The memory of slots that
@@ -31,14 +38,17 @@
 //
 // Threads: begin() and end() from one thread, while no other thread is between them. wait() and release() from any
 // number of threads at once. wait() takes no lock for a slice that is ready, release() none once all slices are ready.
-// resize() from any thread at any time. Units: bytes, microseconds (stats), slots, slices.
+// resize(), request_stop() and clear_stop() from any thread at any time.
+// Units: bytes, microseconds (stats), slots, slices.
 #pragma once
 
 #include "base/error.h"
 #include "io/io.h"
 #include "layout/layout.h"
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -88,12 +98,20 @@ struct ArenaUse {
     bool pending = false;        // the last resize() is not done yet
 };
 
+struct StoreOptions {
+    std::chrono::milliseconds read_timeout{60'000}; // see above. 0: none
+    // The clock that time-outs and stalls are measured by.
+    std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+};
+
 class ExpertStore {
   public:
     // `slots` per size class of the layout, at least one of each class that has slices. Keeps references to neither.
     // `reader` must outlive the store, have the layout's files open in their order, and take as many requests at once
     // as there are slots. Throws Error(io) if the arena cannot be mapped.
-    ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader);
+    ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader, StoreOptions options = {});
+    // Waits for reads in flight, as long as one finishes within each read_timeout. If they do not, the arena's mapping
+    // is leaked, and the reader must not be used for anything else.
     ~ExpertStore();
     ExpertStore(const ExpertStore &) = delete;
     ExpertStore &operator=(const ExpertStore &) = delete;
@@ -116,9 +134,9 @@ class ExpertStore {
     void start_reads();
 
     // The slice at `position` in the order in which slices become ready. Blocks until it is ready or its read has
-    // failed. Null if `position` is not below the number demanded. Sleeps or handles completions; never spins. Every
-    // position below must be released, or in use by a thread that does not wait: its slot may be the one that is
-    // missing.
+    // failed. Null if `position` is not below the number demanded, or the batch was stopped before the slice was ready.
+    // Sleeps or handles completions; never spins. Every position below must be released, or in use by a thread that
+    // does not wait: its slot may be the one that is missing.
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
     void end();
@@ -126,10 +144,17 @@ class ExpertStore {
     // Sets the number of slots of each size class in use: at least one, at most those of the construction. If there are
     // fewer than before, the slices of least worth are evicted, the others move together, and the memory of the slots
     // that are no longer in use is returned to the kernel in whole huge pages. If there are more, the new ones are
-    // free. Between batches it is done when this returns, which waits for reads in flight. During a batch end() does
-    // it. A later call replaces one that is pending. Any thread.
+    // free. Between batches it is done when this returns, which waits a moment for reads in flight. During a batch, or
+    // if the reads take longer, it is done by the next end() that finds no read in flight. A later call replaces one
+    // that is pending. Any thread.
     void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const; // any thread
+
+    // From request_stop() to clear_stop() no thread waits for the disk, and no read begins: wait() returns null for
+    // slices that are not ready. A batch that is open at a request_stop() stays stopped until its end(). Any thread.
+    void request_stop();
+    void clear_stop();
+    [[nodiscard]] bool stop_requested() const;
 
     // The cause of the first failed read since the last call, if any. From the thread that owns the session.
     std::optional<Error> take_error();

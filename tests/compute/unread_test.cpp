@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <set>
+#include <thread>
 
 namespace larder::test {
 namespace {
@@ -271,6 +272,43 @@ TEST(Unread, AnOpThatBeginsAfterAnAbortReadsNothingAndReportsAllItsTokens) {
     ASSERT_EQ(ours.run(1), GGML_STATUS_SUCCESS);
     EXPECT_EQ(unread.reports.size(), 1U);
     EXPECT_FALSE(all_zero(ours.output()));
+}
+
+TEST(Unread, AStopReachesAnOpThatWaitsForTheDisk) {
+    const Routing routing = route(20, top_k, experts);
+    for (const int threads : thread_counts()) {
+        for (const uint64_t read : {0, 1, 5}) {
+            SCOPED_TRACE(fmt::format("{} threads, {} slices read", threads, read));
+            Unread unread(DiskModel({{.in = 512, .out = 136}, {.in = 512, .out = 136, .layer = 1}}, experts, top_k),
+                          {8}, Kernels::repacked);
+            TwoSides &sides = unread.sides;
+            OpGraph stock(sides.stock.all(), routing, false);
+            ASSERT_EQ(stock.run(1), GGML_STATUS_SUCCESS);
+            OpGraph ours(sides.streamed.all(), routing, false);
+            sides.reader.disk.hold();
+            sides.reader.disk.let(read);
+            ggml_status status = GGML_STATUS_SUCCESS;
+            std::thread graph([&] { status = ours.run(threads, ExpertBinding::abort_requested, &sides.binding); });
+            while (sides.reader.disk.waiting() == 0 || sides.store.stats().slice_reads < read) {
+                std::this_thread::yield();
+            }
+            sides.store.request_stop();
+            graph.join();
+            EXPECT_EQ(status, GGML_STATUS_ABORTED);
+            ASSERT_FALSE(unread.reports.empty());
+            EXPECT_THAT(unread.reports[0].tokens,
+                        ElementsAreArray(zero_tokens(stock.output(), ours.output(), routing)));
+            EXPECT_FALSE(sides.binding.take_error().has_value());
+
+            sides.store.clear_stop();
+            sides.reader.disk.resume();
+            for (int round = 0; round < 2; round++) { // each slice is repacked whole or not at all
+                ASSERT_EQ(ours.run(threads, ExpertBinding::abort_requested, &sides.binding), GGML_STATUS_SUCCESS);
+                EXPECT_TRUE(same_bits(stock.output(0), ours.output(0)));
+                EXPECT_TRUE(same_bits(stock.output(1), ours.output(1)));
+            }
+        }
+    }
 }
 
 } // namespace

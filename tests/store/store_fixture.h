@@ -92,11 +92,12 @@ class OneAtATimeReader : public Reader {
     std::atomic<bool> busy_{false};
 };
 
-// One store on one simulated disk.
+// One store on one simulated disk, by whose clock it waits.
 class StoreOnSim {
   public:
-    StoreOnSim(ModelLayout model, std::vector<uint64_t> slots, SimOptions options = {})
-        : layout(std::move(model)), disk(options), store_(layout, slots, guard_) {}
+    StoreOnSim(ModelLayout model, std::vector<uint64_t> slots, SimOptions options = {}, StoreOptions store_options = {})
+        : layout(std::move(model)), disk(options),
+          store_(layout, slots, guard_, by_clock_of(disk, std::move(store_options))) {}
 
     ExpertStore *operator->() { return &store_; }
 
@@ -176,6 +177,11 @@ class StoreOnSim {
     SimReader disk;
 
   private:
+    static StoreOptions by_clock_of(const SimReader &disk, StoreOptions options) {
+        options.now = [&disk] { return std::chrono::steady_clock::time_point(disk.now()); };
+        return options;
+    }
+
     OneAtATimeReader guard_{disk};
     ExpertStore store_;
 };
