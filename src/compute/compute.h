@@ -12,19 +12,22 @@
 //
 // A second buffer type, mapped_buffer_type(), is for experts in a file mapping: ggml's own op computes on them.
 //
-// Threads: one graph at a time per binding. An op cannot return an error: when a read fails the store latches the
-// cause, the op zeroes its output, and abort_requested() tells llama.cpp's abort callback to end the decode.
+// An op cannot return an error. Where a slice could not be read, or an id names an expert that the model does not have,
+// the op writes zeros to the output rows that use it, computes all other rows as ever, and reports the tokens of the
+// zeroed rows (OnUnread). The first cause is kept for ExpertBinding::take_error().
+//
+// Threads: one graph at a time per binding.
 #pragma once
 
+#include "base/error.h"
 #include "layout/layout.h"
 #include "store/store.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include "base/error.h"
-#include <optional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -78,17 +81,20 @@ void repack_resident(ggml_tensor *tensor);
 // for none. Called on a compute thread in the middle of the graph: it must not throw.
 using OnRoute = std::function<void(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts)>;
 
-// Ties the expert tensors of one loaded model to a store. Must outlive every graph that runs on the model; the layout
-// and the store must outlive it.
+// Called by an op that has written zeros to rows because an expert could not be read. `tokens` are the tokens of these
+// rows: numbers among the op's n_token tokens, ascending and distinct, valid during the call. Called at most once an
+// op, at its end, on a compute thread: it must not throw and should not allocate. Another compute thread may ask the
+// abort callback just before, so that an abort requested here takes effect one op later.
 using OnUnread = std::function<void(std::span<const int32_t> tokens, int64_t n_token)>;
+
+// Connects the expert tensors of one loaded model to a store. Must outlive every graph that runs on the model; the
+// layout and the store must outlive it.
 class ExpertBinding {
   public:
-    // `on_route` may be empty; with one, every choice is copied out. Throws as check_kernels() does.
-    ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route = {}, OnUnread on_unread = {});
-    void request_abort() noexcept {}
-    void clear_abort() noexcept {}
-    bool abort_requested() const { return false; }
-    std::optional<Error> take_error() { return {}; }
+    // Both callbacks may be empty. Without `on_unread` an op that has something to report calls request_abort()
+    // instead: no graph with unread experts ends well unnoticed. Throws as check_kernels() does.
+    ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route = {},
+                  OnUnread on_unread = {});
     ~ExpertBinding();
     ExpertBinding(const ExpertBinding &) = delete;
     ExpertBinding &operator=(const ExpertBinding &) = delete;
@@ -97,8 +103,15 @@ class ExpertBinding {
     // tensor of this name, shape and type.
     bool bind(ggml_tensor *tensor);
 
-    // For llama_context_params::abort_callback: true after a read has failed, until ExpertStore::take_error().
+    // Ends the graph at its next op, through the abort callback. An op that begins afterwards reads nothing: it writes
+    // zeros and reports all of its tokens. Until clear_abort(). Any thread.
+    void request_abort() noexcept;
+    void clear_abort() noexcept;
+    // For llama_context_params::abort_callback: true after request_abort(), and after ExpertStore::request_stop().
+    static bool abort_requested(void *binding);
 
+    // Why experts could not be read: the first cause since the last call, if any. While no graph runs.
+    std::optional<Error> take_error();
 
   private:
     class Impl;

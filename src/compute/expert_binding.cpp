@@ -85,13 +85,17 @@ void check_kernels(const ModelLayout &layout, Kernels kernels) {
 
 class ExpertBinding::Impl {
   public:
-    Impl(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route)
+    Impl(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route, OnUnread on_unread)
         : layout_(layout), store_(store) {
         scratch_.on_route = std::move(on_route);
+        scratch_.on_unread =
+            on_unread ? std::move(on_unread)
+                      : [this](std::span<const int32_t> /*tokens*/, int64_t /*n_token*/) { request_abort(true); };
         uint32_t n_expert_max = 0;
         for (const ExpertTensor &tensor : layout.expert_tensors) {
             n_expert_max = std::max(n_expert_max, tensor.n_expert);
         }
+        scratch_.multiplied = std::vector<std::atomic<bool>>(n_expert_max);
         scratch_.chunks_left = std::vector<std::atomic<uint32_t>>(n_expert_max);
         // Room for the siblings of a tensor: a MoE layer has at most 5 expert tensors, see describe().
         scratch_.demanded.reserve(n_expert_max);
@@ -125,7 +129,24 @@ class ExpertBinding::Impl {
         return nullptr;
     }
 
-    [[nodiscard]] bool failed() const { return store_.failed(); }
+    void request_abort(bool requested) noexcept {
+        scratch_.abort_requested.store(requested, std::memory_order_relaxed);
+    }
+    [[nodiscard]] bool abort_requested() const {
+        return scratch_.abort_requested.load(std::memory_order_relaxed) || store_.stop_requested();
+    }
+
+    std::optional<Error> take_error() {
+        const std::optional<BadId> bad_id = std::exchange(scratch_.bad_id, std::nullopt);
+        std::optional<Error> read_error = store_.take_error();
+        if (read_error || !bad_id) {
+            return read_error;
+        }
+        return Error(ErrorKind::model,
+                     fmt::format("{}: the file's routing table names expert {} of {} in layer {}",
+                                 layout_.files.front(), bad_id->id, bad_id->tensor->n_expert, bad_id->tensor->layer),
+                     "get the file again, or a conversion made for llama.cpp");
+    }
 
   private:
     ExpertWeights describe(const ExpertTensor &tensor) {
@@ -155,8 +176,9 @@ class ExpertBinding::Impl {
     std::vector<ExpertWeights> weights_;
 };
 
-ExpertBinding::ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route, OnUnread)
-    : impl_(std::make_unique<Impl>(layout, store, kernels, std::move(on_route))) {}
+ExpertBinding::ExpertBinding(const ModelLayout &layout, ExpertStore &store, Kernels kernels, OnRoute on_route,
+                             OnUnread on_unread)
+    : impl_(std::make_unique<Impl>(layout, store, kernels, std::move(on_route), std::move(on_unread))) {}
 ExpertBinding::~ExpertBinding() = default;
 
 bool ExpertBinding::bind(ggml_tensor *tensor) {
@@ -164,5 +186,12 @@ bool ExpertBinding::bind(ggml_tensor *tensor) {
     tensor->extra = weights;
     return weights != nullptr;
 }
+
+void ExpertBinding::request_abort() noexcept { impl_->request_abort(true); }
+void ExpertBinding::clear_abort() noexcept { impl_->request_abort(false); }
+bool ExpertBinding::abort_requested(void *binding) {
+    return static_cast<const ExpertBinding *>(binding)->impl_->abort_requested();
+}
+std::optional<Error> ExpertBinding::take_error() { return impl_->take_error(); }
 
 } // namespace larder

@@ -30,6 +30,8 @@ struct WorkLayout {
     size_t row_begin = 0; // uint32_t [n_expert + 1]: the uses of expert e are rows[row_begin[e] .. row_begin[e + 1])
     size_t row_fill = 0;  // uint32_t [n_expert]
     size_t rows = 0;      // RowUse [top-k * tokens]
+    size_t unread = 0;    // bool [tokens]
+    size_t tokens = 0;    // int32_t [tokens]: those that are unread
     size_t panels = 0;
     size_t scratch = 0; // [n_threads]
     size_t scratch_bytes = 0;
@@ -63,6 +65,8 @@ WorkLayout work_layout(int n_threads, const ggml_tensor *op) {
     at.row_begin = section((n_expert + 1) * sizeof(uint32_t));
     at.row_fill = section(n_expert * sizeof(uint32_t));
     at.rows = section(n_use * sizeof(RowUse));
+    at.unread = section(static_cast<size_t>(ids->ne[1]) * sizeof(bool));
+    at.tokens = section(static_cast<size_t>(ids->ne[1]) * sizeof(int32_t));
     if (ggml_cpu_iqp_supports_mul_mat_id(op)) {
         at.panels = section(static_cast<size_t>(n_threads) * ggml_cpu_iqp_scratch_size(op));
     }
@@ -91,10 +95,9 @@ class Run {
         }
         multiply_chunks();
         if (scratch_.threads_left.fetch_sub(1, std::memory_order_acq_rel) == 1) { // ggml lets nobody past its node yet
+            zero_unread_slices();
             store_.end();
-            if (store_.failed()) {
-                std::memset(op_->data, 0, ggml_nbytes(op_));
-            }
+            report_unread();
         }
     }
 
@@ -114,15 +117,16 @@ class Run {
           panels_(ggml_cpu_iqp_supports_mul_mat_id(op) && !params->use_ref),
           row_begin_(reinterpret_cast<uint32_t *>(work + at.row_begin)),
           row_fill_(reinterpret_cast<uint32_t *>(work + at.row_fill)),
-          rows_(reinterpret_cast<RowUse *>(work + at.rows)), panel_memory_(work + at.panels) {
+          rows_(reinterpret_cast<RowUse *>(work + at.rows)), unread_(reinterpret_cast<bool *>(work + at.unread)),
+          tokens_(reinterpret_cast<int32_t *>(work + at.tokens)), panel_memory_(work + at.panels) {
         LARDER_CHECK(at.total <= params->wsize);
     }
 
-    // A negative id means that the router chose nobody.
-    [[nodiscard]] int32_t id_of(int64_t k, int64_t token) const {
+    // The expert to multiply with; negative if there is none. Ids may come from the file (token-id routing), so that
+    // one beyond the model's experts is no bug of ours.
+    [[nodiscard]] int32_t expert_of(int64_t k, int64_t token) const {
         const int32_t id = view_.id(k, token);
-        LARDER_CHECK(id < weights_->ne[2]);
-        return id;
+        return id < weights_->ne[2] ? id : -1;
     }
     [[nodiscard]] std::span<const RowUse> uses_of(uint32_t e) const {
         return {rows_ + row_begin_[e], row_begin_[e + 1] - row_begin_[e]};
@@ -131,15 +135,16 @@ class Run {
     // Thread 0: counting sort of all (token, k) by expert.
     void group_rows_by_expert() {
         const int64_t n_expert = weights_->ne[2];
+        const bool aborting = scratch_.abort_requested.load(std::memory_order_relaxed);
         std::fill_n(row_begin_, n_expert + 1, 0U);
+        std::fill_n(unread_, ids_->ne[1], false);
         for (int64_t token = 0; token < ids_->ne[1]; token++) {
             for (int64_t k = 0; k < ids_->ne[0]; k++) {
-                const int32_t id = id_of(k, token);
-                if (id >= 0) {
-                    row_begin_[id + 1]++;
+                const int32_t expert = aborting ? -1 : expert_of(k, token);
+                if (expert >= 0) {
+                    row_begin_[expert + 1]++;
                 } else {
-                    std::memset(view_.output({static_cast<int32_t>(k), static_cast<int32_t>(token)}), 0,
-                                static_cast<size_t>(op_->ne[0]) * sizeof(float));
+                    leave_out({static_cast<int32_t>(k), static_cast<int32_t>(token)});
                 }
             }
         }
@@ -149,15 +154,52 @@ class Run {
         }
         for (int64_t token = 0; token < ids_->ne[1]; token++) {
             for (int64_t k = 0; k < ids_->ne[0]; k++) {
-                const int32_t id = id_of(k, token);
-                if (id >= 0) {
-                    rows_[row_fill_[id]++] = {static_cast<int32_t>(k), static_cast<int32_t>(token)};
+                const int32_t expert = aborting ? -1 : expert_of(k, token);
+                if (expert >= 0) {
+                    rows_[row_fill_[expert]++] = {static_cast<int32_t>(k), static_cast<int32_t>(token)};
                 }
             }
         }
     }
 
-    // Thread 0: tells the store what this op needs and, on the first op of a MoE layer, what the others will.
+    // Thread 0: a use without an expert to multiply with. A negative id means that the router chose none.
+    void leave_out(RowUse use) {
+        zero(use);
+        const int32_t id = view_.id(use.k, use.token);
+        unread_[use.token] = unread_[use.token] || id >= 0;
+        if (id >= weights_->ne[2] && !scratch_.bad_id) {
+            scratch_.bad_id = {expert_weights_.tensor, id};
+        }
+    }
+
+    void zero(RowUse use) { std::memset(view_.output(use), 0, static_cast<size_t>(op_->ne[0]) * sizeof(float)); }
+
+    // The last thread. No other one writes to these rows: they belong to slices that were not multiplied.
+    void zero_unread_slices() {
+        for (size_t i = 0; i < scratch_.demanded.size(); i++) {
+            if (scratch_.multiplied[i].load(std::memory_order_relaxed)) {
+                continue;
+            }
+            for (const RowUse use : uses_of(scratch_.demanded_expert[i])) {
+                zero(use);
+                unread_[use.token] = true;
+            }
+        }
+    }
+
+    void report_unread() {
+        size_t n = 0;
+        for (int64_t token = 0; token < ids_->ne[1]; token++) {
+            if (unread_[token]) {
+                tokens_[n++] = static_cast<int32_t>(token);
+            }
+        }
+        if (n > 0) {
+            scratch_.on_unread({tokens_, n}, ids_->ne[1]);
+        }
+    }
+
+    // Thread 0: begins the batch. The first op of a MoE layer also names the slices of the layer's other ops.
     void demand_slices() {
         scratch_.demanded.clear();
         scratch_.demanded_expert.clear();
@@ -193,7 +235,7 @@ class Run {
         scratch_.route.clear();
         for (int64_t token = 0; token < ids_->ne[1]; token++) {
             for (int64_t k = 0; k < ids_->ne[0]; k++) {
-                scratch_.route.push_back(id_of(k, token));
+                scratch_.route.push_back(std::max(expert_of(k, token), -1));
             }
         }
         scratch_.on_route(expert_weights_.tensor->moe_layer, static_cast<uint32_t>(ids_->ne[0]), scratch_.route);
@@ -203,6 +245,7 @@ class Run {
     void hand_out_chunks() {
         for (size_t i = 0; i < scratch_.demanded.size(); i++) {
             scratch_.chunks_left[i].store(chunks_per_slice_, std::memory_order_relaxed);
+            scratch_.multiplied[i].store(false, std::memory_order_relaxed);
         }
         scratch_.next_chunk.store(0, std::memory_order_relaxed);
         scratch_.threads_left.store(params_->nth, std::memory_order_relaxed);
@@ -232,8 +275,12 @@ class Run {
             if (slice == nullptr) {
                 return;
             }
-            multiply(*slice, chunk % chunks_per_slice_, chunks_per_slice_);
+            if (slice->data != nullptr) {
+                multiply(*slice, chunk % chunks_per_slice_, chunks_per_slice_);
+            }
             if (scratch_.chunks_left[position].fetch_sub(1, std::memory_order_acq_rel) == 1) {
+                const bool read = slice->data != nullptr;
+                scratch_.multiplied[slice->demanded_position].store(read, std::memory_order_relaxed);
                 store_.release(position);
             }
         }
@@ -282,6 +329,8 @@ class Run {
     uint32_t *row_begin_;
     uint32_t *row_fill_;
     RowUse *rows_;
+    bool *unread_;
+    int32_t *tokens_;
     char *panel_memory_;
 };
 

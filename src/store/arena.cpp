@@ -93,6 +93,10 @@ uint64_t Arena::give_back(uint32_t size_class, uint64_t first, uint64_t end) con
     return begin_at < end_at && drop(base_ + begin_at, end_at - begin_at) ? end_at - begin_at : 0;
 }
 
-Arena::~Arena() { ::munmap(base_, bytes_); }
+Arena::~Arena() {
+    if (!leaked_) {
+        ::munmap(base_, bytes_);
+    }
+}
 
 } // namespace larder

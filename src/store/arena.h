@@ -8,7 +8,8 @@
 // keep all of a huge page of which only a part was returned. So up to two huge pages a class stay. Their addresses stay
 // mapped, and take RAM again from the next read.
 //
-// Threads: immutable after construction. give_back() only while no thread uses these slots and no read goes into them.
+// Threads: immutable after construction, but for leak(). give_back() only while no thread uses these slots and no read
+// goes into them.
 #pragma once
 
 #include "layout/layout.h"
@@ -32,6 +33,9 @@ class Arena {
         const Class &c = classes_[size_class];
         return c.first_address + static_cast<uint64_t>(slot - c.first_slot) * c.slot_bytes;
     }
+    // Leaves the mapping in place for ever: for a kernel that may still write into it.
+    void leak() { leaked_ = true; }
+
     // Returns the memory of the class's slots from `first` on to the kernel. That of the slots from `end` on was
     // returned before, or there are none. The result is in bytes.
     uint64_t give_back(uint32_t size_class, uint64_t first, uint64_t end) const;
@@ -51,6 +55,7 @@ class Arena {
 
     char *base_ = nullptr;
     uint64_t bytes_ = 0;
+    bool leaked_ = false;
     std::vector<Class> classes_;
 };
 

@@ -5,12 +5,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace larder {
 namespace {
 
 // Slices of one batch that are read, or used while others of it still wait for a slot: enough for any disk's queue.
 constexpr uint32_t streaming_max = 32;
+
+std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point deadline,
+                                     std::chrono::steady_clock::time_point now) {
+    using Clock = std::chrono::steady_clock;
+    return deadline == Clock::time_point::max() ? std::chrono::milliseconds::max()
+                                                : std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
+}
 
 } // namespace
 
@@ -30,11 +38,11 @@ bool ExpertStore::Impl::assign_slots() {
         if (acquired.slot == no_slot) {
             break;
         }
+        prepare_read(acquired, next.slice);
         table_.pin(acquired.slot);
         uses_[acquired.slot].demanded_position = next.demanded_position;
         uses_[acquired.slot].streaming = true;
         ++n_streaming_;
-        prepare_read(acquired, next.slice);
     }
     n_without_slot_.store(static_cast<uint32_t>(absent_.size() - absent_next_), std::memory_order_relaxed);
     return absent_next_ > first;
@@ -54,8 +62,7 @@ void ExpertStore::Impl::prepare_read(SlotTable::Acquired acquired, SliceIndex sl
     LARDER_CHECK(acquired.slot != no_slot);
     counters_.evictions.add(acquired.evicted ? 1 : 0);
     char *const memory = arena_.address(acquired.slot, sources_.size_class(slice));
-    uses_[acquired.slot].data = memory + sources_.skew(slice);
-    uses_[acquired.slot].first_use = true;
+    uses_[acquired.slot] = {.data = memory + sources_.skew(slice), .first_use = true};
     prepared_.push_back(sources_.request(slice, memory, acquired.slot));
     has_prepared_.store(true, std::memory_order_relaxed);
 }
@@ -66,6 +73,14 @@ void ExpertStore::Impl::submit_prepared() {
         prepared_.clear();
         has_prepared_.store(false, std::memory_order_relaxed);
     }
+}
+
+void ExpertStore::Impl::cancel_prepared() {
+    for (const ReadRequest &request : prepared_) {
+        table_.abandon(static_cast<SlotIndex>(request.tag));
+    }
+    prepared_.clear();
+    has_prepared_.store(false, std::memory_order_relaxed);
 }
 
 void ExpertStore::Impl::drop_absent() {
@@ -82,34 +97,54 @@ const ReadySlice *ExpertStore::Impl::wait_for_read(uint32_t position) {
         if (position < n_ready_.load(std::memory_order_relaxed)) {
             return &ready_order_[position];
         }
-        if (batch_failed_) {
+        if (batch_stopped_) {
             return nullptr;
         }
-        if (polling_ || table_.reading() == 0) {
+        if (polling_ || !should_poll()) {
             progress_.wait(lock);
-        } else {
-            submit_prepared();
-            poll_blocking(lock);
+            continue;
+        }
+        submit_prepared();
+        if (poll_until(read_deadline(), lock) == Polled::timed_out) {
+            give_up();
         }
     }
 }
 
-void ExpertStore::Impl::poll_blocking(std::unique_lock<std::mutex> &lock) {
-    using Clock = std::chrono::steady_clock;
+bool ExpertStore::Impl::should_poll() const {
+    return table_.awaited() > 0 || (table_.reading() > 0 && table_.pinned() == 0);
+}
+
+ExpertStore::Impl::Clock::time_point ExpertStore::Impl::read_deadline() const {
+    return options_.read_timeout.count() > 0 ? options_.now() + options_.read_timeout : Clock::time_point::max();
+}
+
+// A reader may return early, when it was woken for a stop that is over.
+ExpertStore::Impl::Polled ExpertStore::Impl::poll_until(Clock::time_point deadline,
+                                                        std::unique_lock<std::mutex> &lock) {
     polling_ = true;
-    lock.unlock();
-    const Clock::time_point blocked_from = Clock::now();
-    const size_t count = reader_.poll(results_, std::chrono::milliseconds::max());
-    const auto blocked_for = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - blocked_from);
-    lock.lock();
+    const Clock::time_point begin = options_.now();
+    Clock::time_point now = begin;
+    size_t count = 0;
+    while (count == 0 && now < deadline && !batch_stopped_) {
+        lock.unlock();
+        count = reader_.poll(results_, time_until(deadline, now));
+        now = options_.now();
+        lock.lock();
+    }
     polling_ = false;
-    counters_.stall_us.add(static_cast<uint64_t>(blocked_for.count()));
+    counters_.stall_us.add(
+        static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now - begin).count()));
     for (size_t i = 0; i < count; ++i) {
         finish(results_[i]);
     }
     assign_slots();
     submit_prepared();
-    progress_.notify_all(); // also for the sake of who takes over the polling
+    progress_.notify_all(); // also to let another thread poll
+    if (count > 0) {
+        return Polled::finished;
+    }
+    return batch_stopped_ ? Polled::stopped : Polled::timed_out;
 }
 
 bool ExpertStore::Impl::poll_finished() {
@@ -130,37 +165,87 @@ void ExpertStore::Impl::finish(const ReadResult &result) {
     const auto slot = static_cast<SlotIndex>(result.tag);
     const bool pinned = table_.pinned(slot);
     if (result.error != 0) {
-        const SliceIndex slice = table_.slice(slot);
         counters_.read_errors.add(1);
-        table_.abandon(slot);
-        if (pinned) {
-            fail(slice, result.error);
+        if (pinned && !batch_stopped_) {
+            keep_cause(table_.slice(slot), result.error);
+            append_unread(slot);
         }
+        table_.abandon(slot);
         return;
     }
     counters_.slice_reads.add(1);
     counters_.bytes_read.add(result.bytes_read);
     table_.publish(slot);
-    if (pinned && !batch_failed_) {
+    if (pinned && !batch_stopped_) {
         append_ready(slot);
     }
 }
 
 void ExpertStore::Impl::append_ready(SlotIndex slot) {
+    LARDER_CHECK(table_.state(slot) == SlotState::ready && table_.pinned(slot));
+    const SlotUse &use = uses_[slot];
+    append({table_.slice(slot), use.data, use.demanded_position, use.first_use});
+}
+
+void ExpertStore::Impl::append_unread(SlotIndex slot) {
+    SlotUse &use = uses_[slot];
+    n_streaming_ -= std::exchange(use.streaming, false) ? 1 : 0;
+    append({table_.slice(slot), nullptr, use.demanded_position, false});
+}
+
+void ExpertStore::Impl::append(const ReadySlice &slice) {
     const uint32_t n = n_ready_.load(std::memory_order_relaxed);
-    LARDER_CHECK(n < demanded_.size() && table_.state(slot) == SlotState::ready && table_.pinned(slot));
-    ready_order_[n] = {table_.slice(slot), uses_[slot].data, uses_[slot].demanded_position, uses_[slot].first_use};
+    LARDER_CHECK(n < demanded_.size());
+    ready_order_[n] = slice;
     n_ready_.store(n + 1, std::memory_order_release);
 }
 
-// n_ready_ stays where it is from here on: threads see the batch end at the same place, or earlier.
-void ExpertStore::Impl::fail(SliceIndex slice, int errno_value) {
-    if (!error_) {
-        error_ = sources_.read_error(slice, errno_value);
+// No read has finished for read_timeout: the disk counts as hung. The slots of reads in flight stay `reading`, and are
+// no longer of this batch.
+void ExpertStore::Impl::give_up() {
+    for (const SliceIndex slice : demanded_) {
+        const SlotIndex slot = table_.find(slice);
+        if (slot != no_slot && table_.state(slot) == SlotState::reading && table_.pinned(slot)) {
+            counters_.read_errors.add(1);
+            keep_cause(slice, std::nullopt);
+            append_unread(slot);
+            table_.unpin(slot);
+        }
+    }
+    for (; absent_next_ < absent_.size(); ++absent_next_) {
+        const Absent &absent = absent_[absent_next_];
+        keep_cause(absent.slice, std::nullopt);
+        append({absent.slice, nullptr, absent.demanded_position, false});
+    }
+    drop_absent();
+}
+
+void ExpertStore::Impl::keep_cause(SliceIndex slice, std::optional<int> errno_value) {
+    if (!failure_) {
+        failure_ = {slice, errno_value};
     }
     failed_.store(true, std::memory_order_release);
-    batch_failed_ = true;
-    drop_absent();
+}
+
+// --- stopping ---
+
+void ExpertStore::Impl::request_stop() {
+    const std::lock_guard lock(mutex_);
+    stop_requested_.store(true, std::memory_order_relaxed);
+    if (batch_open_) {
+        batch_stopped_ = true;
+        cancel_prepared();
+        drop_absent();
+    }
+    if (polling_) {
+        reader_.wake();
+    }
+    progress_.notify_all();
+}
+
+void ExpertStore::Impl::clear_stop() {
+    const std::lock_guard lock(mutex_);
+    stop_requested_.store(false, std::memory_order_relaxed);
 }
 
 } // namespace larder

@@ -8,12 +8,19 @@
 #include <utility>
 
 namespace larder {
+namespace {
+
+// For reads in flight. Those of slices that follow take no longer on a disk that works.
+constexpr std::chrono::milliseconds wait_max{50};
+
+} // namespace
 
 void ExpertStore::Impl::resize(std::span<const uint64_t> slots) {
     std::unique_lock lock(mutex_);
     LARDER_CHECK(slots.size() == wanted_slots_.size());
     std::ranges::copy(slots, wanted_slots_.begin());
     resize_wanted_ = true;
+    resize_deadline_ = options_.now() + wait_max;
     progress_.wait(lock, [this] { return batch_open_ || !polling_; }); // else another of these calls is at work
     if (!batch_open_) {
         resize_classes(lock);
@@ -32,15 +39,19 @@ ArenaUse ExpertStore::Impl::arena_use() const {
     return use;
 }
 
-// No batch is open and nobody polls. Reads of slices that follow may be in flight: they go into slots that may have to
-// go, and take no longer than the next batch would wait for them.
+// No batch is open and no thread polls. Reads may be in flight, of slices that follow or from a disk that hangs: they
+// go into slots that may have to retire.
 void ExpertStore::Impl::resize_classes(std::unique_lock<std::mutex> &lock) {
-    while (resize_wanted_ && table_.reading() > 0) {
-        poll_blocking(lock); // lets go of the mutex, but nobody opens a batch or polls meanwhile
-    }
-    if (!std::exchange(resize_wanted_, false)) {
+    if (!resize_wanted_) {
         return;
     }
+    poll_finished();
+    while (table_.reading() > 0) { // begin() and other calls of resize() wait while this one polls
+        if (poll_until(resize_deadline_, lock) == Polled::timed_out) {
+            return; // the next end() tries again
+        }
+    }
+    resize_wanted_ = false;
     bool shrunk = false;
     bool grown = false;
     for (uint32_t size_class = 0; size_class < wanted_slots_.size(); ++size_class) {

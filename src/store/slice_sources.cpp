@@ -68,4 +68,11 @@ Error SliceSources::read_error(SliceIndex slice, int errno_value) const {
                              "check the disk, and that the file is still there");
 }
 
+Error SliceSources::timeout_error(SliceIndex slice, std::chrono::milliseconds time) const {
+    return {ErrorKind::io,
+            fmt::format("no read of {} finished within {:g} s", files_.at(extent(slice).file),
+                        static_cast<double>(time.count()) / 1000),
+            "check the disk or network it lies on (dmesg), or copy it to a local disk"};
+}
+
 } // namespace larder

@@ -10,6 +10,7 @@
 #include "layout/layout.h"
 #include "store/store.h"
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ class SliceSources {
     [[nodiscard]] uint64_t skew(SliceIndex slice) const;
     // The error for a read of the slice that failed.
     [[nodiscard]] Error read_error(SliceIndex slice, int errno_value) const;
+    // The error for a read of the slice that has not finished in this time.
+    [[nodiscard]] Error timeout_error(SliceIndex slice, std::chrono::milliseconds time) const;
 
   private:
     struct Tensor {

@@ -92,6 +92,7 @@ void SlotTable::publish(SlotIndex index) {
     --reading_;
     order_->insert(slot.size_class, index, expert_of_[slot.slice]);
     if (slot.pinned) {
+        --awaited_;
         order_->pin(slot.size_class, index);
     }
 }
@@ -101,6 +102,7 @@ void SlotTable::abandon(SlotIndex index) {
     LARDER_CHECK(slot.state == SlotState::reading && slot_of_[slot.slice] == index);
     slot_of_[slot.slice] = no_slot;
     pinned_ -= slot.pinned ? 1 : 0;
+    awaited_ -= slot.pinned ? 1 : 0;
     --reading_;
     slot.slice = no_slice;
     slot.state = SlotState::free;
@@ -113,6 +115,8 @@ void SlotTable::pin(SlotIndex index) {
     LARDER_CHECK((slot.state == SlotState::reading || slot.state == SlotState::ready) && !slot.pinned);
     if (slot.state == SlotState::ready) {
         order_->pin(slot.size_class, index);
+    } else {
+        ++awaited_;
     }
     slot.pinned = true;
     ++pinned_;
@@ -123,6 +127,8 @@ void SlotTable::unpin(SlotIndex index) {
     LARDER_CHECK(slot.pinned);
     if (slot.state == SlotState::ready) {
         order_->unpin(slot.size_class, index);
+    } else {
+        --awaited_;
     }
     slot.pinned = false;
     --pinned_;
@@ -177,6 +183,7 @@ uint32_t SlotTable::available(uint32_t size_class) const {
 void SlotTable::check_invariants() const {
     uint32_t reading = 0;
     uint32_t pinned = 0;
+    uint32_t awaited = 0;
     std::vector<uint32_t> free(classes_.size(), 0);
     std::vector<uint32_t> evictable(classes_.size(), 0);
     for (SlotIndex index = 0; index < slots_.size(); ++index) {
@@ -190,10 +197,11 @@ void SlotTable::check_invariants() const {
         LARDER_CHECK(order_->evictable(index) == may_go);
         reading += slot.state == SlotState::reading ? 1 : 0;
         pinned += slot.pinned ? 1 : 0;
+        awaited += slot.pinned && slot.state == SlotState::reading ? 1 : 0;
         free[slot.size_class] += slot.state == SlotState::free ? 1 : 0;
         evictable[slot.size_class] += may_go ? 1 : 0;
     }
-    LARDER_CHECK(reading == reading_ && pinned == pinned_);
+    LARDER_CHECK(reading == reading_ && pinned == pinned_ && awaited == awaited_);
     for (uint32_t size_class = 0; size_class < classes_.size(); ++size_class) {
         const std::vector<SlotIndex> &list = classes_[size_class].free;
         LARDER_CHECK(list.size() == free[size_class] && order_->size(size_class) == evictable[size_class]);

@@ -85,6 +85,7 @@ class SlotTable {
     [[nodiscard]] uint32_t available(uint32_t size_class) const;
     [[nodiscard]] uint32_t reading() const { return reading_; }
     [[nodiscard]] uint32_t pinned() const { return pinned_; }
+    [[nodiscard]] uint32_t awaited() const { return awaited_; } // reading and pinned
 
     void check_invariants() const; // visits every slot: for tests
 
@@ -113,6 +114,7 @@ class SlotTable {
     std::unique_ptr<EvictionOrder> order_;
     uint32_t reading_ = 0;
     uint32_t pinned_ = 0;
+    uint32_t awaited_ = 0;
 };
 
 } // namespace larder

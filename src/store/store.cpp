@@ -23,10 +23,11 @@ SlotTable make_table(const ModelLayout &layout, std::span<const uint64_t> slots)
 
 } // namespace
 
-ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader)
-    : sources_(layout), arena_(layout.size_classes, slots), prefault_(arena_.base(), arena_.bytes()),
-      table_(make_table(layout, slots)), uses_(table_.slots()), wanted_slots_(slots.begin(), slots.end()),
-      class_demand_(slots.size()), streams_(slots.size()), reader_(reader),
+ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader,
+                        StoreOptions options)
+    : options_(std::move(options)), sources_(layout), arena_(layout.size_classes, slots),
+      prefault_(arena_.base(), arena_.bytes()), table_(make_table(layout, slots)), uses_(table_.slots()),
+      wanted_slots_(slots.begin(), slots.end()), class_demand_(slots.size()), streams_(slots.size()), reader_(reader),
       ready_order_(sources_.slices_of_tensor_max()) {
     absent_.reserve(sources_.slices_of_tensor_max());
     demanded_.reserve(sources_.slices_of_tensor_max());
@@ -34,12 +35,16 @@ ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slo
     prepared_.reserve(sources_.slices_of_tensor_max() + sources_.slices_of_layer_max());
 }
 
-// The disk still writes into the arena until the last read has come back.
+// The kernel writes into the arena until the last read has finished. If a disk never finishes one, the arena must stay
+// mapped: at its addresses the process might map other memory, which a late read would overwrite.
 ExpertStore::Impl::~Impl() {
     std::unique_lock lock(mutex_);
     LARDER_CHECK(!batch_open_);
     while (table_.reading() > 0) {
-        poll_blocking(lock);
+        if (poll_until(read_deadline(), lock) == Polled::timed_out) {
+            arena_.leak();
+            return;
+        }
     }
 }
 
@@ -57,6 +62,10 @@ void ExpertStore::Impl::begin(std::span<const SliceIndex> demanded, std::span<co
         table_.begin_step(demanded, rows.of_demanded, rows.tokens);
     }
     claim_demanded();
+    if (batch_stopped_) {
+        drop_absent();
+        return;
+    }
     select_following(following);
     if (first_of_layer) {
         for (uint32_t size_class = 0; size_class < streams_.size(); ++size_class) {
@@ -91,14 +100,16 @@ void ExpertStore::Impl::release(uint32_t position) {
     std::unique_lock lock(mutex_, std::defer_lock);
     if (slot_wanted) {
         lock.lock();
-        const SlotIndex slot = table_.find(ready_order_[position].slice);
-        n_streaming_ -= std::exchange(uses_[slot].streaming, false) ? 1 : 0;
-        table_.unpin(slot);
+        if (ready_order_[position].data != nullptr) { // else its slot was freed when the read failed
+            const SlotIndex slot = table_.find(ready_order_[position].slice);
+            n_streaming_ -= std::exchange(uses_[slot].streaming, false) ? 1 : 0;
+            table_.unpin(slot);
+        }
     } else if (!lock.try_lock()) {
         return;
     }
     if (polling_) {
-        return; // the poller goes through the queue when it returns
+        return; // the poller assigns the slot when it returns
     }
     const bool finished = poll_finished();
     const bool started = assign_slots();
@@ -108,7 +119,7 @@ void ExpertStore::Impl::release(uint32_t position) {
     }
 }
 
-// Slices that fail to be ready by now (the batch failed, or its user gave up) stay in flight and become ordinary ones.
+// Reads of demanded slices that nobody waited for stay in flight, and become those of ordinary cached slices.
 void ExpertStore::Impl::end() {
     std::unique_lock lock(mutex_);
     LARDER_CHECK(batch_open_ && !polling_);
@@ -126,15 +137,17 @@ void ExpertStore::Impl::end() {
     demanded_.clear();
     n_ready_.store(0, std::memory_order_relaxed);
     batch_open_ = false;
+    batch_stopped_ = false;
     submit_prepared(); // also slices that follow, if nobody had to wait for them
     resize_classes(lock);
 }
 
-// What was ready was used whole, also where the batch failed: threads leave it at the first slice that is not.
+// What was ready was used whole: threads leave a batch at the first slice that is not.
 void ExpertStore::Impl::mark_used() {
     const uint32_t n = n_ready_.load(std::memory_order_relaxed);
     for (uint32_t position = 0; position < n; ++position) {
-        const SlotIndex slot = table_.find(ready_order_[position].slice);
+        const SlotIndex slot =
+            ready_order_[position].data != nullptr ? table_.find(ready_order_[position].slice) : no_slot;
         if (slot != no_slot) { // else it was released and its slot given to another slice of this batch
             uses_[slot].first_use = false;
         }
@@ -142,9 +155,17 @@ void ExpertStore::Impl::mark_used() {
 }
 
 std::optional<Error> ExpertStore::Impl::take_error() {
-    const std::lock_guard lock(mutex_);
-    failed_.store(false, std::memory_order_release);
-    return std::exchange(error_, std::nullopt);
+    std::optional<Failure> failure;
+    {
+        const std::lock_guard lock(mutex_);
+        failed_.store(false, std::memory_order_release);
+        failure = std::exchange(failure_, std::nullopt);
+    }
+    if (!failure) {
+        return std::nullopt;
+    }
+    return failure->errno_value ? sources_.read_error(failure->slice, *failure->errno_value)
+                                : sources_.timeout_error(failure->slice, options_.read_timeout);
 }
 
 bool ExpertStore::Impl::cached(SliceIndex slice) const {
@@ -158,7 +179,7 @@ void ExpertStore::Impl::open_batch(std::span<const SliceIndex> demanded) {
     LARDER_CHECK(!batch_open_ && !polling_ && table_.pinned() == 0);
     LARDER_CHECK(demanded.size() <= sources_.slices_of_tensor_max());
     batch_open_ = true;
-    batch_failed_ = false;
+    batch_stopped_ = stop_requested_.load(std::memory_order_relaxed);
     demanded_.assign(demanded.begin(), demanded.end());
 }
 
@@ -228,8 +249,9 @@ void ExpertStore::Impl::select_following(std::span<const SliceIndex> following) 
 
 // --- ExpertStore ---
 
-ExpertStore::ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader, const StoreOptions &)
-    : impl_(std::make_unique<Impl>(layout, slots, reader)) {}
+ExpertStore::ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader,
+                         StoreOptions options)
+    : impl_(std::make_unique<Impl>(layout, slots, reader, std::move(options))) {}
 
 ExpertStore::~ExpertStore() = default;
 
@@ -244,6 +266,9 @@ void ExpertStore::release(uint32_t position) { impl_->release(position); }
 void ExpertStore::end() { impl_->end(); }
 void ExpertStore::resize(std::span<const uint64_t> slots) { impl_->resize(slots); }
 ArenaUse ExpertStore::arena_use() const { return impl_->arena_use(); }
+void ExpertStore::request_stop() { impl_->request_stop(); }
+void ExpertStore::clear_stop() { impl_->clear_stop(); }
+bool ExpertStore::stop_requested() const { return impl_->stop_requested(); }
 std::optional<Error> ExpertStore::take_error() { return impl_->take_error(); }
 bool ExpertStore::failed() const { return impl_->failed(); }
 StoreStats ExpertStore::stats() const { return impl_->stats(); }

@@ -1,32 +1,44 @@
-// store.h — which slices of experts are in RAM, and the only way to touch their bytes.
+// store.h — which slices of experts are in RAM, and the only way to use their bytes.
 //
-// An ExpertStore owns the arena: one anonymous mapping, carved into slots by size class. A slice is read into a slot
-// when it is demanded, published in the slot table only after its read has completed and its length was checked, pinned
-// while an op uses it, and evicted when another slice of its size class needs the slot: the one whose expert is worth
-// least across all layers, as eviction.h says.
+// An ExpertStore owns the arena: one anonymous mapping, divided into slots by size class. A slice is read into a slot
+// when a batch demands it. It is published in the slot table after its read has completed and its length was checked,
+// pinned while a batch uses it, and evicted when another slice of its size class needs the slot. eviction.h chooses the
+// victim: the slice whose expert is worth least among all layers.
 //
-// A SliceBatch is how an op uses it: one batch is the distinct slices that one MUL_MAT_ID needs.
+// A batch is the distinct slices that one MUL_MAT_ID uses:
 //
-//   one thread:   store.begin(demanded, following)    pins what is there, chooses slots for what is not
-//   any thread:   store.start_reads()                 hands the reads of the rest to the kernel
-//   all threads:  while (auto* s = store.wait(p)) ... the p-th slice to become ready, in the order they do
-//   all threads:  store.release(p)                    once for each position, when its last user is done
-//   one thread:   store.end()                         after all threads are through
+//   one thread:   store.begin(demanded, following)     pins cached slices, chooses slots for absent ones
+//   any thread:   store.start_reads()                  hands the reads to the kernel
+//   all threads:  while (auto *s = store.wait(p)) ...  the p-th slice in the order in which slices become ready
+//   all threads:  store.release(p)                     once for each position, by its last user
+//   one thread:   store.end()                          after all threads have finished
 //
-// There may be more distinct slices than slots: those that do not fit yet are read as soon as others are released.
+// A batch may demand more slices than there are slots. Absent slices that find no slot are read when others have been
+// released.
+//
+// A read that fails spoils its own slice only. The slice takes its place in the ready order with `data` null, and the
+// batch goes on with the others. The first cause is kept for take_error(). If no read finishes for read_timeout while a
+// thread waits, all slices that are missing count as failed. Their reads stay in flight, into slots that stay
+// `reading`: the kernel may still write there. A later batch that demands such a slice uses the read when it arrives.
+//
+// request_stop() ends the waiting at once: wait() returns null for every slice that is not ready, on all threads, and
+// reads stay in flight as above.
 //
 // Invariants (checked):
-//   1. A slot is in exactly one state: free, reading, ready. Only ready slots are in the slot table as hits.
-//   2. A pinned slot, a reading slot and one that the batch still needs are never chosen as a victim.
-//   3. A failed read leaves its slot free and the slice absent, latches its cause and fails the batch: wait() returns
-//      null on every thread for what was not ready before. Reads in flight are let finish; the next batch begins clean.
-//   4. All memory is allocated in the constructor; nothing allocates afterwards.
-//   5. The number of slots in use changes only between batches, with no read in flight. Of a slot that is not in use
-//      nothing is touched.
+//   1. A slot is in exactly one state: free, reading, ready or retired. Only ready slots are hits.
+//   2. A slot that is pinned or being read is never evicted.
+//   3. Each demanded slice takes exactly one place in the ready order: with its bytes, or with null if its read failed.
+//      A stop freezes the order: a slice that is not in it by then stays out. So all threads see the same slices, and
+//      each of them is used whole.
+//   4. A failed read leaves its slot free and its slice absent. The next batch that demands the slice reads it again.
+//   5. All memory is allocated in the constructor; nothing allocates afterwards.
+//   6. The number of slots in use changes only between batches, while no read is in flight. The memory of slots that
+//   are
+//      not in use is not touched.
 //
-// Threads: begin() and end() from one thread while no other thread is between them. wait() and release() from any
-// number of threads at once; no lock is taken by wait() for a slice that is ready, nor by release() when all are.
-// resize() from any thread at any time.
+// Threads: begin() and end() from one thread, while no other thread is between them. wait() and release() from any
+// number of threads at once. wait() takes no lock for a slice that is ready, release() none once all slices are ready.
+// resize(), request_stop() and clear_stop() from any thread at any time.
 // Units: bytes, microseconds (stats), slots, slices.
 #pragma once
 
@@ -34,7 +46,9 @@
 #include "io/io.h"
 #include "layout/layout.h"
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,82 +60,101 @@ using SliceIndex = uint32_t; // ExpertTensor::first_slice + expert
 
 struct ReadySlice {
     SliceIndex slice = 0;
-    char *data = nullptr;           // slice_bytes bytes; valid until release() of this position
+    char *data = nullptr;           // slice_bytes bytes, valid until release() of this position. Null: the read failed
     uint32_t demanded_position = 0; // its place in `demanded`
-    bool first_use = false;         // no batch has used these bytes since they were read: see below
+    // No batch has used these bytes since they were read. The batch that uses them first may rewrite them in place
+    // (repack); later batches find what it left.
+    bool first_use = false;
 };
 
-// How many of an ubatch's tokens go through each expert of a batch. A prefill's hundreds of tokens are one step like a
-// decoded token, so that eviction weighs what it needs once against what decoding uses again and again.
+// How many of an ubatch's tokens use each expert of a batch. Eviction counts a prefill of hundreds of tokens as one
+// step, like a decoded token.
 struct TokenRows {
-    std::span<const uint32_t> of_demanded; // none: one token each
+    std::span<const uint32_t> of_demanded; // empty: one token each
     uint32_t tokens = 1;                   // of the ubatch
 };
 
 struct StoreStats {
-    // An access is one routed expert of one layer in one ubatch. It is a hit if all its slices were ready when the
-    // first op of its layer asked, a miss otherwise.
+    // An access is one routed expert of one MoE layer in one ubatch. It is a hit if all slices of the expert were ready
+    // when the layer's first op began, otherwise a miss.
     uint64_t expert_hits = 0;
     uint64_t expert_misses = 0;
     uint64_t slice_reads = 0;
     uint64_t evictions = 0;  // slices that lost their slot to another
     uint64_t bytes_read = 0; // from the disk, whole windows
     uint64_t read_errors = 0;
-    uint64_t stall_us = 0; // time threads waited for a read with nothing else to do, wall time of the op
+    uint64_t stall_us = 0; // time in which threads waited for reads and had nothing to compute, wall time of the op
     uint64_t arena_bytes = 0;
     uint64_t shrinks = 0; // by resize()
     uint64_t regrows = 0;
     uint64_t bytes_given_back = 0; // to the kernel, by all shrinks
 };
 
-// What resize() has made of the arena.
+// The slots in use, as resize() left them.
 struct ArenaUse {
-    std::vector<uint64_t> slots; // in use, per size class
-    uint64_t bytes = 0;          // of these
-    uint64_t empty_bytes = 0;    // of those that hold nothing and are not being read into
-    bool pending = false;        // asked for, and not done yet: a batch is at work
+    std::vector<uint64_t> slots; // per size class
+    uint64_t bytes = 0;          // of these slots
+    uint64_t empty_bytes = 0;    // of those that hold no slice and are not being read into
+    bool pending = false;        // the last resize() is not done yet
 };
 
-struct StoreOptions { std::chrono::milliseconds read_timeout{0}; };
+struct StoreOptions {
+    std::chrono::milliseconds read_timeout{60'000}; // see above. 0: none
+    // The clock that time-outs and stalls are measured by.
+    std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+};
+
 class ExpertStore {
   public:
-    // `slots` per size class of the layout, at least one of each that has slices. Keeps references to neither; `reader`
-    // must outlive the store and have the layout's files in its order. Throws Error(io) if the arena cannot be mapped.
-    ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader, const StoreOptions & = {});
-    void request_stop() {}
-    void clear_stop() {}
+    // `slots` per size class of the layout, at least one of each class that has slices. Keeps references to neither.
+    // `reader` must outlive the store, have the layout's files open in their order, and take as many requests at once
+    // as there are slots. Throws Error(io) if the arena cannot be mapped.
+    ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader, StoreOptions options = {});
+    // Waits for reads in flight, as long as one finishes within each read_timeout. If they do not, the arena's mapping
+    // is leaked, and the reader must not be used for anything else.
     ~ExpertStore();
     ExpertStore(const ExpertStore &) = delete;
     ExpertStore &operator=(const ExpertStore &) = delete;
 
-    // Begins a batch of distinct slices of one expert tensor. `following` are the slices of the same experts in the
-    // other expert tensors of the layer, not yet needed: they are read too if the slots of their size class hold the
-    // whole layer's demand at once, after `demanded` and never in the place of it. Pass them on a layer's first op
-    // only: then the accesses are counted as hits or misses, and `rows` tells eviction what the layer's experts are
-    // worth; on later ops it is not looked at. `following` is grouped like `demanded`: the slices of the expert
-    // demanded[i] are following[i], following[i + n], ... with n = demanded.size().
+    // Begins a batch of distinct slices of one expert tensor.
+    //
+    // `following` are the slices of the same experts in the other tensors of the MoE layer, for the ops that come next:
+    // the slices of the expert of demanded[i] are following[i], following[i + n], ... with n = demanded.size(). They
+    // are read too, after `demanded`, where the slots of their size class hold all that the layer uses; they never
+    // evict a demanded slice.
+    //
+    // `first_of_layer` is for the layer's first op. Then `following` is given, accesses are counted as hits or misses,
+    // and `rows` tells eviction how much the experts are used. Other ops leave `following` and `rows` empty.
     void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer,
                const TokenRows &rows = {});
 
-    // Submits the reads that begin() wants, if nobody has yet. Apart from begin() because a system call that pins pages
-    // or copies out of the page cache takes its time: meanwhile other threads compute what is ready. Optional: a wait()
-    // that finds nothing ready does it too.
+    // Hands the reads that begin() has prepared to the kernel, unless a thread has done so. A separate call because the
+    // system call takes its time (it pins pages, or copies from the page cache): other threads compute meanwhile what
+    // is cached. Optional: a wait() that finds its slice not ready does it too.
     void start_reads();
 
-    // The slice at `position` in the order in which they become ready; blocks until there is one. Null when the batch
-    // failed before that, or position >= the number demanded. Sleeps or works on completions, never spins on a read.
-    // Every position below must be released or in use by a thread that does not wait: its slot may be the one missing.
+    // The slice at `position` in the order in which slices become ready. Blocks until it is ready or its read has
+    // failed. Null if `position` is not below the number demanded, or the batch was stopped before the slice was ready.
+    // Sleeps or handles completions; never spins. Every position below must be released, or in use by a thread that
+    // does not wait: its slot may be the one that is missing.
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
     void end();
 
-    // How many slots of each size class may be used from now on: at most those of the construction, at least one. Where
-    // there are fewer than before, the slices worth least go, the rest moves together, and the memory of the others
-    // goes back to the kernel in whole huge pages; where there are more, they are free again. Between batches it is
-    // done when this returns, which waits for reads in flight; during one it is done by its end(). A later call
-    // replaces one that is not done yet.
+    // Sets the number of slots of each size class in use: at least one, at most those of the construction. If there are
+    // fewer than before, the slices of least worth are evicted, the others move together, and the memory of the slots
+    // that are no longer in use is returned to the kernel in whole huge pages. If there are more, the new ones are
+    // free. Between batches it is done when this returns, which waits a moment for reads in flight. During a batch, or
+    // if the reads take longer, it is done by the next end() that finds no read in flight. A later call replaces one
+    // that is pending. Any thread.
     void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const; // any thread
+
+    // From request_stop() to clear_stop() no thread waits for the disk, and no read begins: wait() returns null for
+    // slices that are not ready. A batch that is open at a request_stop() stays stopped until its end(). Any thread.
+    void request_stop();
+    void clear_stop();
+    [[nodiscard]] bool stop_requested() const;
 
     // The cause of the first failed read since the last call, if any. From the thread that owns the session.
     std::optional<Error> take_error();
@@ -130,7 +163,8 @@ class ExpertStore {
 
     // A snapshot. From any thread; exact between batches.
     [[nodiscard]] StoreStats stats() const;
-    [[nodiscard]] bool cached(SliceIndex slice) const; // ready in a slot; between batches
+    // True if the slice is ready in a slot. Between batches.
+    [[nodiscard]] bool cached(SliceIndex slice) const;
 
   private:
     class Impl;

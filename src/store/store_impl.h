@@ -1,26 +1,28 @@
-// batch.h — one batch at work: which of its slices are ready, being read, or still without a slot. The body of
-// ExpertStore.
+// store_impl.h — the state of an ExpertStore and of the batch that is open (private to store).
 //
 // Threads and locks
-//   mutex_ guards the slot table, the absent slices and the right to use the reader. Nobody holds it while blocked on
-//   the disk: the thread that has nothing to compute becomes *the poller* (polling_, set and cleared under mutex_),
-//   lets go of the mutex and blocks in Reader::poll(). As long as there is a poller nobody else touches the reader,
-//   which is all that io.h asks for; slots released meanwhile are evictable at once, and the poller hands them on when
-//   it returns.
 //
-//   n_ready_ is the one word between publisher and users: ready_order_[i] and the bytes it points to are written before
-//   n_ready_ becomes i + 1 (release); who sees i < n_ready_ (acquire) may read both without a lock. Entries never
-//   change until the next begin().
+//   mutex_ guards the slot table, the absent slices and the right to use the reader. No thread holds it while it waits
+//   for the disk. A thread that has nothing to compute becomes *the poller* (polling_, set and cleared under mutex_),
+//   unlocks the mutex and blocks in Reader::poll(). While there is a poller no other thread uses the reader, except for
+//   wake(). Slots released meanwhile are evictable at once; the poller assigns them when it returns.
 //
-//   Sleepers on progress_ wait for one of: their position is ready, the batch has failed, or there are reads in flight
-//   and no poller. Whoever makes one of these true holds mutex_ and notifies all: the poller whenever it returns, and
-//   release() when it has published or started something. With nothing in flight and every slot pinned, the next
-//   release() is what wakes them; so a thread must not wait for a slice while it alone holds back the release of
-//   another.
+//   n_ready_ publishes the ready order. ready_order_[i] and the bytes it points to are written before n_ready_ becomes
+//   i + 1 (release). A thread that sees i < n_ready_ (acquire) reads both without a lock. Entries do not change until
+//   the next begin().
 //
-//   resize() may be called by a thread that has nothing to do with batches. It asks for what it wants under mutex_
-//   and does it if no batch is open, else end() does. Reads in flight are waited for as poller, so that a begin() may
-//   find one: it waits on progress_ for that.
+//   Threads that sleep on progress_ wait for one of: their position is ready, the batch was stopped, or it is time for
+//   another thread to poll. The thread that makes one of these true holds mutex_ and notifies all: the poller when it
+//   returns, release() when it has published a slice or prepared a read, and request_stop().
+//
+//   A thread polls only for reads that the batch waits for, or if no slot is pinned: then only a read in flight, of
+//   another batch, can bring a slot. Otherwise it sleeps until a release() frees one. So a disk that never finishes the
+//   reads of an earlier batch does not hold up a batch that has other slots. A thread must not wait for a slice while
+//   another thread waits for its own release().
+//
+//   resize() may be called by a thread that has nothing to do with batches. It notes what it wants under mutex_, and
+//   does it if no batch is open. Otherwise end() does it. It waits for reads in flight as poller, so begin() may find a
+//   poller: it waits on progress_ until there is none.
 #pragma once
 
 #include "store/arena.h"
@@ -32,6 +34,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -39,7 +42,7 @@ namespace larder {
 
 class ExpertStore::Impl {
   public:
-    Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader);
+    Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader, StoreOptions options);
     ~Impl();
     Impl(const Impl &) = delete;
     Impl &operator=(const Impl &) = delete;
@@ -54,19 +57,31 @@ class ExpertStore::Impl {
     void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const;
 
+    void request_stop();
+    void clear_stop();
+    [[nodiscard]] bool stop_requested() const { return stop_requested_.load(std::memory_order_relaxed); }
+
     std::optional<Error> take_error();
     [[nodiscard]] bool failed() const { return failed_.load(std::memory_order_acquire); }
     [[nodiscard]] StoreStats stats() const { return counters_.snapshot(arena_.bytes()); }
     [[nodiscard]] bool cached(SliceIndex slice) const;
 
   private:
-    // Of those below, wait_for_read() takes mutex_; all others are called with it held and with no poller.
+    using Clock = std::chrono::steady_clock;
+    enum class Polled { finished, stopped, timed_out };
+
+    // wait_for_read() takes mutex_. All others are called with it held and with no poller.
     const ReadySlice *wait_for_read(uint32_t position);
-    void poll_blocking(std::unique_lock<std::mutex> &lock);
+    [[nodiscard]] bool should_poll() const;
+    [[nodiscard]] Clock::time_point read_deadline() const;
+    Polled poll_until(Clock::time_point deadline, std::unique_lock<std::mutex> &lock);
     bool poll_finished(); // true if anything had
     void finish(const ReadResult &result);
     void append_ready(SlotIndex slot);
-    void fail(SliceIndex slice, int errno_value);
+    void append_unread(SlotIndex slot);
+    void append(const ReadySlice &slice);
+    void give_up();
+    void keep_cause(SliceIndex slice, std::optional<int> errno_value);
 
     void open_batch(std::span<const SliceIndex> demanded);
     void count_accesses(std::span<const SliceIndex> following);
@@ -76,6 +91,7 @@ class ExpertStore::Impl {
     void prepare_following();
     void prepare_read(SlotTable::Acquired acquired, SliceIndex slice);
     void submit_prepared();
+    void cancel_prepared();
     void drop_absent();
     void mark_used();
 
@@ -89,6 +105,10 @@ class ExpertStore::Impl {
         bool first_use = false;         // read, and used by no batch that has ended
         bool streaming = false;         // taken for an absent slice of this batch, and not released
     };
+    struct Failure { // of a read. An Error allocates, so take_error() makes it, on the session's thread
+        SliceIndex slice = 0;
+        std::optional<int> errno_value; // none: it took too long
+    };
     struct Absent {
         SliceIndex slice = 0;
         uint32_t demanded_position = 0;
@@ -99,8 +119,9 @@ class ExpertStore::Impl {
     };
 
     // Immutable after construction.
+    const StoreOptions options_;
     const SliceSources sources_;
-    const Arena arena_;
+    Arena arena_;
     Prefault prefault_; // after arena_: it ends first. Stopped under mutex_
 
     Counters counters_;
@@ -112,10 +133,11 @@ class ExpertStore::Impl {
     std::vector<SlotUse> uses_; // by slot
     bool polling_ = false;
     bool batch_open_ = false;
-    bool batch_failed_ = false;
+    bool batch_stopped_ = false; // the ready order is frozen. False while no batch is open
     bool resize_wanted_ = false;
-    std::vector<uint64_t> wanted_slots_; // by size class
-    std::optional<Error> error_;
+    Clock::time_point resize_deadline_;     // until when it waits for reads in flight
+    std::vector<uint64_t> wanted_slots_;    // by size class
+    std::optional<Failure> failure_;        // the first one
     std::vector<Absent> absent_;            // absent demanded slices in file order
     size_t absent_next_ = 0;                // from here on they have no slot yet
     uint32_t n_streaming_ = 0;              // slots with SlotUse::streaming
@@ -131,12 +153,13 @@ class ExpertStore::Impl {
     // Written by begin() and end(), read by all between them.
     std::vector<SliceIndex> demanded_;
 
-    // Shared without a lock, as told above.
+    // Shared without a lock, as described above.
     std::vector<ReadySlice> ready_order_;
     std::atomic<uint32_t> n_ready_{0};
-    // How many are queued without a slot. It only falls during a batch, so a release() that reads 0 needs no lock.
+    // Absent slices without a slot. It only falls during a batch, so a release() that reads 0 needs no lock.
     std::atomic<uint32_t> n_without_slot_{0};
     std::atomic<bool> failed_{false};
+    std::atomic<bool> stop_requested_{false}; // written under mutex_
     // Whether prepared_ holds anything: start_reads() needs no lock to find that it does not.
     std::atomic<bool> has_prepared_{false};
 };

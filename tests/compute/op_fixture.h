@@ -119,9 +119,10 @@ inline ggml_backend_buffer_type *stock_buffer_type(const ExpertSpec &spec, int64
 // A model's tensors twice: in ggml's memory, and in larder's expert buffer bound to a store on a simulated disk.
 class TwoSides {
   public:
-    TwoSides(DiskModel model_on_disk, const std::vector<uint64_t> &slots, Kernels kernels = Kernels::plain)
+    TwoSides(DiskModel model_on_disk, const std::vector<uint64_t> &slots, Kernels kernels = Kernels::plain,
+             OnUnread on_unread = {})
         : model(std::move(model_on_disk)), reader(model.image), store(model.layout, slots, reader),
-          binding(model.layout, store, kernels),
+          binding(model.layout, store, kernels, {}, std::move(on_unread)),
           stock(model, [this, kernels](
                            const ExpertSpec &spec) { return stock_buffer_type(spec, model.layout.n_expert, kernels); }),
           streamed(model, [](const ExpertSpec & /*spec*/) { return expert_buffer_type(); }) {
@@ -151,6 +152,11 @@ inline testing::AssertionResult same_bits(const std::vector<float> &stock, const
     return testing::AssertionSuccess();
 }
 
+// Of one use of an expert, numbered token by token.
+inline std::vector<float> row_of(const std::vector<float> &output, int64_t use, int64_t out) {
+    return {output.begin() + use * out, output.begin() + (use + 1) * out};
+}
+
 inline bool all_zero(const std::vector<float> &values) {
     return std::ranges::all_of(values, [](float value) { return value == 0; });
 }
@@ -160,7 +166,7 @@ inline std::vector<int> thread_counts() {
 #ifdef __SANITIZE_THREAD__
     return {1};
 #else
-    return {1, 2, 4};
+    return {1, 2, 3, 4};
 #endif
 }
 

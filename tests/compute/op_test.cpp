@@ -1,4 +1,4 @@
-// What the op does beyond ggml's own: ids that mean no expert, reads that fail, and how much it reads and when.
+// What the op does beyond ggml's own: ids that mean no expert, and how much it reads and when.
 #include "op_fixture.h"
 
 namespace larder::test {
@@ -6,10 +6,6 @@ namespace {
 
 constexpr int64_t experts = 16;
 constexpr int64_t top_k = 4;
-
-std::vector<float> row_of(const std::vector<float> &output, int64_t use, int64_t out) {
-    return {output.begin() + use * out, output.begin() + (use + 1) * out};
-}
 
 class Op : public testing::TestWithParam<int> {
   protected:
@@ -48,47 +44,6 @@ TEST_P(Op, ReadsNothingAndGivesZeroWhenNoIdNamesAnExpert) {
     ASSERT_EQ(ours.run(GetParam()), GGML_STATUS_SUCCESS);
     EXPECT_TRUE(all_zero(ours.output()));
     EXPECT_EQ(sides.reader.disk.request_count(), 0U);
-}
-
-TEST_P(Op, IsAllZeroAfterAFailedReadAndRightAgainOnceTheErrorIsTaken) {
-    for (const uint64_t slots : {1, 4, 16}) {
-        SCOPED_TRACE(fmt::format("{} slots", slots));
-        TwoSides sides(DiskModel({{.out = out}}, experts, top_k), {slots});
-        const Routing routing = route(50, top_k, experts);
-        OpGraph stock(sides.stock.all(), routing, false);
-        OpGraph ours(sides.streamed.all(), routing, false);
-        ASSERT_EQ(stock.run(1), GGML_STATUS_SUCCESS);
-        EXPECT_FALSE(ExpertBinding::abort_requested(&sides.binding));
-
-        const Extent slice = sides.model.layout.slice_extent(sides.model.layout.expert_tensors[0], 11);
-        sides.reader.disk.fail_range(0, slice.offset + slice.bytes / 2, 1, EIO);
-        ASSERT_EQ(ours.run(GetParam()), GGML_STATUS_SUCCESS) << "an op has no way to fail";
-        EXPECT_TRUE(all_zero(ours.output()));
-        EXPECT_TRUE(sides.store.failed());
-        EXPECT_TRUE(ExpertBinding::abort_requested(&sides.binding));
-        EXPECT_GE(sides.store.stats().read_errors, 1U);
-
-        sides.reader.disk.heal();
-        const std::optional<Error> error = sides.store.take_error();
-        ASSERT_TRUE(error.has_value());
-        EXPECT_EQ(error->kind(), ErrorKind::io);
-        EXPECT_FALSE(ExpertBinding::abort_requested(&sides.binding));
-        ASSERT_EQ(ours.run(GetParam()), GGML_STATUS_SUCCESS);
-        EXPECT_TRUE(same_bits(stock.output(), ours.output()));
-    }
-}
-
-TEST_P(Op, ThatFailsEndsTheGraphThroughTheAbortCallback) {
-    TwoSides sides(DiskModel({{.out = 256, .layer = 0}, {.out = 256, .layer = 1}}, experts, top_k), {2 * experts});
-    sides.reader.disk.fail_request(0, EIO);
-    OpGraph ours(sides.streamed.all(), route(9, top_k, experts), false);
-    EXPECT_EQ(ours.run(GetParam(), ExpertBinding::abort_requested, &sides.binding), GGML_STATUS_ABORTED);
-    const Extent second = sides.model.layout.tensors[1].extent;
-    for (const ReadRequest &request : sides.reader.disk.requests()) {
-        EXPECT_LT(request.offset, second.offset) << "the next layer was run";
-    }
-    ASSERT_TRUE(sides.store.take_error().has_value());
-    EXPECT_EQ(ours.run(GetParam(), ExpertBinding::abort_requested, &sides.binding), GGML_STATUS_SUCCESS);
 }
 
 TEST_P(Op, ThatIsALayersFirstHasTheSlicesOfTheOthersReadToo) {

@@ -92,11 +92,12 @@ class OneAtATimeReader : public Reader {
     std::atomic<bool> busy_{false};
 };
 
-// One store on one simulated disk.
+// One store on one simulated disk, by whose clock it waits.
 class StoreOnSim {
   public:
-    StoreOnSim(ModelLayout model, std::vector<uint64_t> slots, SimOptions options = {})
-        : layout(std::move(model)), disk(options), store_(layout, slots, guard_) {}
+    StoreOnSim(ModelLayout model, std::vector<uint64_t> slots, SimOptions options = {}, StoreOptions store_options = {})
+        : layout(std::move(model)), disk(options),
+          store_(layout, slots, guard_, by_clock_of(disk, std::move(store_options))) {}
 
     ExpertStore *operator->() { return &store_; }
 
@@ -144,18 +145,30 @@ class StoreOnSim {
         disk.fail_range(e.file, align_up(e.offset, direct_io_alignment), 1, error);
     }
 
-    // A whole batch on this thread, checking the bytes of each slice. Gives the slices in the order they became ready.
+    // A whole batch on this thread, checking the bytes of each slice. Returns the slices that were read or cached, in
+    // ready order. The others must be in it too, without data.
     std::vector<SliceIndex> run(const std::vector<SliceIndex> &demanded, const std::vector<SliceIndex> &following = {},
                                 bool first_of_layer = false, const TokenRows &rows = {}) {
         std::vector<SliceIndex> order;
+        std::vector<bool> seen(demanded.size());
         store_.begin(demanded, following, first_of_layer, rows);
         store_.start_reads();
-        while (const ReadySlice *ready = store_.wait(static_cast<uint32_t>(order.size()))) {
+        for (uint32_t position = 0; position < demanded.size(); ++position) {
+            const ReadySlice *ready = store_.wait(position);
+            if (ready == nullptr) {
+                ADD_FAILURE() << "nothing at position " << position;
+                break;
+            }
             EXPECT_EQ(demanded.at(ready->demanded_position), ready->slice);
-            EXPECT_TRUE(holds_its_bytes(*ready)) << "slice " << ready->slice;
-            store_.release(static_cast<uint32_t>(order.size()));
-            order.push_back(ready->slice);
+            EXPECT_FALSE(seen.at(ready->demanded_position)) << "slice " << ready->slice << " is ready twice";
+            seen.at(ready->demanded_position) = true;
+            if (ready->data != nullptr) {
+                EXPECT_TRUE(holds_its_bytes(*ready)) << "slice " << ready->slice;
+                order.push_back(ready->slice);
+            }
+            store_.release(position);
         }
+        EXPECT_EQ(store_.wait(static_cast<uint32_t>(demanded.size())), nullptr);
         store_.end();
         return order;
     }
@@ -164,6 +177,11 @@ class StoreOnSim {
     SimReader disk;
 
   private:
+    static StoreOptions by_clock_of(const SimReader &disk, StoreOptions options) {
+        options.now = [&disk] { return std::chrono::steady_clock::time_point(disk.now()); };
+        return options;
+    }
+
     OneAtATimeReader guard_{disk};
     ExpertStore store_;
 };
