@@ -40,10 +40,11 @@ IdleAddresses addresses_beside_the_plan(const ModelLayout &layout, const EngineO
         const Measurement measured = measure(layout, resolved.kernels.value_or(Kernels::plain));
         const uint32_t ubatch_tokens =
             resolved.ubatch_tokens > 0 ? resolved.ubatch_tokens : ubatch_candidates(resolved.ctx_tokens).front();
+        const LoggedErrors logged;
         const ContextHandle context(
             llama_init_from_model(measured.model.get(), context_params(with_ubatch(resolved, ubatch_tokens))));
         if (context == nullptr) {
-            throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context",
+            throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context", logged,
                                 "check -c, --cache-type-k, --cache-type-v and -fa");
         }
         idle = idle_addresses();

@@ -149,9 +149,11 @@ void Engine::Impl::open_arena() {
     LoadTargets targets{{layout, *reader}, binding.get(), {}};
     llama_model_params params = model_params(false);
     params.tensor_buft_overrides = placement->overrides();
+    const LoggedErrors logged;
     model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &targets, params));
     if (model == nullptr) {
         throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot build the model", layout.files.front()),
+                            logged,
                             "make room, or raise 'ulimit -v', which must hold the addresses of all experts too");
     }
     if (!targets.unbound.empty()) {
@@ -182,9 +184,11 @@ void Engine::Impl::open_stock() {
     if (!repacks_experts(kernels) && repacks_resident(kernels)) {
         params.tensor_buft_overrides = experts_plain.data();
     }
+    const LoggedErrors logged;
     model.reset(llama_model_load_from_file(options.model_path.c_str(), params));
     if (model == nullptr) {
-        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot load the model", options.model_path));
+        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot load the model", options.model_path),
+                            logged);
     }
 }
 
@@ -192,9 +196,10 @@ void Engine::Impl::create_context() {
     llama_context_params params = context_params(options);
     params.abort_callback = abort_requested;
     params.abort_callback_data = this;
+    const LoggedErrors logged;
     context.reset(llama_init_from_model(model.get(), params));
     if (context == nullptr) {
-        throw llama_refused(ErrorKind::engine, "llama.cpp cannot create the context",
+        throw llama_refused(ErrorKind::engine, "llama.cpp cannot create the context", logged,
                             "lower -c, or check --cache-type-k, --cache-type-v and -fa");
     }
 }

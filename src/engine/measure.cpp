@@ -113,13 +113,13 @@ Measurement measure(const ModelLayout &layout, Kernels kernels, ggml_backend_buf
     params.tensor_buft_overrides = experts_away.overrides();
     params.no_alloc = true;
     params.load_mode = LLAMA_LOAD_MODE_NONE; // nothing is mapped
-    take_llama_errors();
+    const LoggedErrors logged;
     // llama.cpp's own loader, as it checks every tensor against the model's settings; llama_model_init_from_user()
     // believes the settings, and a graph built on wrong ones ends the process.
     ModelHandle model(llama_model_load_from_file(layout.files.front().c_str(), params));
     if (model == nullptr) {
         throw llama_refused(ErrorKind::model,
-                            fmt::format("{}: llama.cpp does not accept the model", layout.files.front()),
+                            fmt::format("{}: llama.cpp does not accept the model", layout.files.front()), logged,
                             "check that the file is complete and its architecture is one llama.cpp knows");
     }
     Measurement measured;
@@ -134,12 +134,12 @@ Measurement measure(const ModelLayout &layout, Kernels kernels, ggml_backend_buf
 
 FixedBytes measure_context(const Measurement &measured, const ModelLayout &layout, const EngineOptions &resolved,
                            const HeldBefore &held) {
-    take_llama_errors();
     malloc_trim(0); // of the context before
     const uint64_t without_context = process_memory().rss_bytes;
+    const LoggedErrors logged;
     const ContextHandle context(llama_init_from_model(measured.model.get(), context_params(resolved)));
     if (context == nullptr) {
-        throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context",
+        throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context", logged,
                             "check -c, --cache-type-k, --cache-type-v and -fa");
     }
     FixedBytes fixed = sum_of(llama_get_memory_breakdown(context.get()));

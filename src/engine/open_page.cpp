@@ -99,10 +99,11 @@ void Engine::Impl::open_page() {
     PageLoad load(layout, *resident_reader, *mapped_experts, *pager);
     llama_model_params params = model_params(false);
     params.tensor_buft_overrides = placement->overrides();
+    const LoggedErrors logged;
     model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &load, params));
     if (model == nullptr) {
         throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot build the model", layout.files.front()),
-                            "make room: the file is mapped twice");
+                            logged, "make room: the file is mapped twice");
     }
     load.load(options.progress);
     layout.metadata.reset();

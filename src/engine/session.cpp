@@ -52,13 +52,13 @@ common_params_sampling to_common(const SamplingOptions &options) {
 }
 
 common_sampler_ptr make_sampler(const llama_model *model, common_params_sampling &params) {
-    take_llama_errors();
+    const LoggedErrors logged;
     std::string reason;
     try {
         if (common_sampler_ptr sampler{common_sampler_init(model, params)}) {
             return sampler;
         }
-        reason = take_llama_errors();
+        reason = logged.all();
     } catch (const std::exception &error) { // of a grammar that cannot be read
         reason = error.what();
     }
@@ -182,7 +182,7 @@ class Session::Impl {
             const bool wants_logits = engine_.options.logits_for_all || (last_batch && i + 1 == tokens.size());
             common_batch_add(batch, tokens[i], static_cast<llama_pos>(cached_.size() + i), {0}, wants_logits);
         }
-        take_llama_errors();
+        const LoggedErrors logged;
         const auto begin = Clock::now();
         const int32_t code = llama_decode(engine_.context.get(), batch);
         drop_cold_experts(static_cast<uint32_t>(tokens.size()));
@@ -205,10 +205,10 @@ class Session::Impl {
         if (engine_.stop.load()) {
             return false;
         }
-        throw Error(ErrorKind::engine,
-                    fmt::format("llama.cpp could not evaluate {} tokens (code {}): {}", tokens.size(), code,
-                                take_llama_errors()),
-                    "raise -c, or report this");
+        throw Error(
+            ErrorKind::engine,
+            fmt::format("llama.cpp could not evaluate {} tokens (code {}): {}", tokens.size(), code, logged.all()),
+            "raise -c, or report this");
     }
 
     // A part of what such an evaluation takes.
