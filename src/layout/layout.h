@@ -12,6 +12,8 @@
 // file that cannot be opened or read.
 #pragma once
 
+#include "base/file_identity.h"
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -82,9 +84,10 @@ struct SizeClass {
 struct ModelLayout {
     std::vector<std::string> files;         // one, or the shards in order
     std::vector<uint64_t> file_bytes;       // size of each file
+    std::vector<FileIdentity> identities;   // of each file, taken from the descriptor that its metadata was read from
     std::shared_ptr<gguf_context> metadata; // keys of the first shard, tensors of all; offsets in it mean nothing
     std::string architecture;               // "qwen3moe"
-    std::string name;                       // general.name, may be empty
+    std::string name;                       // general.name, printable and cut to quoted_characters_max; may be empty
 
     uint32_t n_layer = 0;       // all, prediction layers included
     uint32_t n_layer_nextn = 0; // the last of them that only predict further tokens: a normal pass does not run them
@@ -99,6 +102,7 @@ struct ModelLayout {
     std::vector<uint32_t> recurrent_layers;
 
     std::vector<TensorInfo> tensors;          // in file order
+    std::vector<uint32_t> tensors_by_name;    // indices into `tensors`, see index_tensors()
     std::vector<ExpertTensor> expert_tensors; // ordered by layer, then as in the file
     std::vector<SizeClass> size_classes;      // ordered by slice_bytes
     uint32_t n_slice = 0;                     // over all expert tensors
@@ -110,7 +114,9 @@ struct ModelLayout {
     // are of one size, so this is exact whatever the router picks.
     uint64_t token_bytes = 0;
 
-    [[nodiscard]] const TensorInfo *find(std::string_view tensor_name) const; // null if there is none
+    // Null if there is none. Whoever changes `tensors` calls index_tensors() before the next find().
+    [[nodiscard]] const TensorInfo *find(std::string_view tensor_name) const;
+    void index_tensors();
     [[nodiscard]] Extent slice_extent(const ExpertTensor &tensor, uint32_t expert) const;
 };
 
