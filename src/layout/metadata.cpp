@@ -86,8 +86,13 @@ std::optional<size_t> Metadata::count(const std::string &key, std::initializer_l
     return gguf_get_arr_n(context_, id);
 }
 
-const char *Metadata::text_at(const std::string &key, size_t index) const {
-    return gguf_get_arr_str(context_, gguf_find_key(context_, key.c_str()), index);
+std::vector<std::string_view> Metadata::texts(const std::string &key) const {
+    std::vector<std::string_view> elements(count(key, {GGUF_TYPE_STRING}).value_or(0));
+    const int64_t id = gguf_find_key(context_, key.c_str());
+    for (size_t i = 0; i < elements.size(); i++) {
+        elements[i] = gguf_get_arr_str(context_, id, i);
+    }
+    return elements;
 }
 
 uint32_t Metadata::required_number(const std::string &key, uint32_t low, uint32_t high) const {

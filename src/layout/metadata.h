@@ -31,8 +31,8 @@ class Metadata {
     [[nodiscard]] std::vector<uint64_t> number_or_numbers(const std::string &key, size_t count_max) const;
     // How many elements an array of one of these types has.
     [[nodiscard]] std::optional<size_t> count(const std::string &key, std::initializer_list<gguf_type> types) const;
-    // Element of an array of texts that count() has found; lives as long as the context.
-    [[nodiscard]] const char *text_at(const std::string &key, size_t index) const;
+    // The elements of an array of texts, none if the key is absent. They live as long as the context.
+    [[nodiscard]] std::vector<std::string_view> texts(const std::string &key) const;
 
     // The number, which must be there and within [low, high].
     [[nodiscard]] uint32_t required_number(const std::string &key, uint32_t low, uint32_t high) const;

@@ -4,10 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 namespace larder {
 
@@ -45,15 +49,16 @@ void check_size_without_tokenizer(const ModelLayout &layout, const Metadata &key
     }
 }
 
-size_t count_tokens(const Metadata &keys, const std::string &tokenizer) {
-    const std::optional<size_t> n_token = keys.count(tokens_key, {GGUF_TYPE_STRING});
-    if (!n_token || *n_token == 0) {
+std::vector<std::string_view> read_tokens(const Metadata &keys, const std::string &tokenizer) {
+    const bool there = keys.count(tokens_key, {GGUF_TYPE_STRING}).has_value();
+    std::vector<std::string_view> tokens = keys.texts(tokens_key);
+    if (tokens.empty()) {
         throw refusal(keys.path(),
-                      fmt::format("has {} '{}', which its tokenizer '{}' needs", n_token ? "an empty" : "no key",
+                      fmt::format("has {} '{}', which its tokenizer '{}' needs", there ? "an empty" : "no key",
                                   tokens_key, printable(tokenizer, quoted_characters_max)),
                       convert_again);
     }
-    return *n_token;
+    return tokens;
 }
 
 // An array that may be absent. llama.cpp reads `n_least` elements of it.
@@ -66,11 +71,10 @@ void check_array(const Metadata &keys, const std::string &key, std::initializer_
 }
 
 // llama.cpp numbers empty tokens, so that only those with a text have to differ.
-void check_tokens_differ(const Metadata &keys, size_t n_token) {
+void check_tokens_differ(const Metadata &keys, std::span<const std::string_view> tokens) {
     std::unordered_set<std::string_view> seen;
-    seen.reserve(n_token);
-    for (size_t i = 0; i < n_token; i++) {
-        const std::string_view token = keys.text_at(tokens_key, i);
+    seen.reserve(tokens.size());
+    for (const std::string_view token : tokens) {
         if (!token.empty() && !seen.insert(token).second) {
             throw refusal(
                 keys.path(),
@@ -80,18 +84,15 @@ void check_tokens_differ(const Metadata &keys, size_t n_token) {
     }
 }
 
-// The tokens of an RWKV tokenizer are written with escapes, and one of them is a newline; texts cannot be tokenised
-// without.
-void check_rwkv(const Metadata &keys, size_t n_token) {
-    for (size_t i = 0; i < n_token; i++) {
-        if (std::string_view(keys.text_at(tokens_key, i)) == "\\n") {
-            return;
-        }
+// The tokens of an RWKV vocabulary are written with escapes. One of them is a newline, without which llama.cpp cannot
+// tokenise a text.
+void check_rwkv(const Metadata &keys, std::span<const std::string_view> tokens) {
+    if (std::ranges::find(tokens, "\\n") == tokens.end()) {
+        throw refusal(keys.path(),
+                      fmt::format("key '{}' is 'rwkv', but '{}' is not an RWKV vocabulary: it has no token '\\n'",
+                                  model_key, tokens_key),
+                      convert_again);
     }
-    throw refusal(keys.path(),
-                  fmt::format("key '{}' is 'rwkv', but '{}' is not an RWKV vocabulary: it has no token '\\n'",
-                              model_key, tokens_key),
-                  convert_again);
 }
 
 } // namespace
@@ -105,14 +106,14 @@ void check_vocabulary(const ModelLayout &layout, const Metadata &keys) {
         check_size_without_tokenizer(layout, keys);
         return;
     }
-    const size_t n_token = count_tokens(keys, *tokenizer);
-    check_rows(layout, keys, n_token);
-    check_array(keys, "tokenizer.ggml.scores", {GGUF_TYPE_FLOAT32, GGUF_TYPE_INT32}, n_token);
-    check_array(keys, "tokenizer.ggml.token_type", {GGUF_TYPE_INT32}, n_token);
+    const std::vector<std::string_view> tokens = read_tokens(keys, *tokenizer);
+    check_rows(layout, keys, tokens.size());
+    check_array(keys, "tokenizer.ggml.scores", {GGUF_TYPE_FLOAT32, GGUF_TYPE_INT32}, tokens.size());
+    check_array(keys, "tokenizer.ggml.token_type", {GGUF_TYPE_INT32}, tokens.size());
     check_array(keys, "tokenizer.ggml.merges", {GGUF_TYPE_STRING}, 0);
-    check_tokens_differ(keys, n_token);
+    check_tokens_differ(keys, tokens);
     if (*tokenizer == "rwkv") {
-        check_rwkv(keys, n_token);
+        check_rwkv(keys, tokens);
     }
 }
 

@@ -1,9 +1,11 @@
 // What is not a model, or is a damaged one, is refused in one line that names the file and the thing.
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"
+#include "layout/metadata_source.h"
 #include "layout/refuses.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -27,6 +29,27 @@ class GgufReader : public testing::Test {
 };
 
 TEST_F(GgufReader, RefusesAMissingFile) { expect_refusal(dir.file("absent.gguf"), "No such file", ErrorKind::io); }
+
+TEST_F(GgufReader, NamesTheRemedyWhereNoMoreFilesMayBeOpen) {
+    const std::string path = small_moe().write(dir);
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const std::optional<Error> error = refusal_of(path);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), ErrorKind::io);
+    EXPECT_THAT(error->remedy(), testing::HasSubstr("ulimit -n"));
+}
+
+TEST_F(GgufReader, RefusesAFileThatIsWrittenToWhileItIsRead) {
+    const std::string path = small_moe().write(dir);
+    const MetadataSource source(path);
+    EXPECT_NO_THROW(source.check_unchanged());
+    std::filesystem::resize_file(path, source.bytes() + 1);
+    EXPECT_THROW(source.check_unchanged(), Error);
+}
 
 TEST_F(GgufReader, RefusesAnEmptyFile) { expect_refusal(write(""), "is empty"); }
 
@@ -253,7 +276,7 @@ TEST_F(GgufReader, RemembersWhichFileItRead) {
     const std::string path = small_moe().write(dir);
     const ModelLayout layout = open_layout(path);
     EXPECT_EQ(layout.identities, std::vector{*identity_of(path)});
-    small_moe().write(dir); // another file of the same bytes
+    std::filesystem::rename(small_moe().write(dir, "other.gguf"), path); // of the same bytes
     EXPECT_NE(layout.identities[0], *identity_of(path));
 }
 
