@@ -23,6 +23,21 @@ std::string printable(std::string_view text) {
     return line;
 }
 
+std::string printable(std::string_view text, size_t characters_max) {
+    constexpr size_t character_bytes_max = 4; // of UTF-8; what is not UTF-8 is cut by its bytes
+    size_t end = 0;
+    for (size_t characters = 0; end < text.size(); end++) {
+        const bool begins_character = (static_cast<unsigned char>(text[end]) & 0xC0U) != 0x80U;
+        if (begins_character && ++characters > characters_max) {
+            break;
+        }
+        if (end >= characters_max * character_bytes_max) {
+            break;
+        }
+    }
+    return printable(text.substr(0, end)) + (end < text.size() ? "…" : "");
+}
+
 int exit_code(ErrorKind kind) {
     switch (kind) {
     case ErrorKind::usage:

@@ -6,6 +6,7 @@
 // latched (see compute.h) and thrown again on the session's thread.
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -24,7 +25,10 @@ enum class ErrorKind {
 // The text with control characters (of a hostile file name or metadata value) replaced by '?': one line that does
 // nothing to a terminal. Bytes of UTF-8 stay, but for the C1 controls.
 std::string printable(std::string_view text);
-inline std::string printable(std::string_view text, size_t n) { return printable(text.substr(0, n)); }
+// The same of at most `characters_max` characters, with "…" in place of the rest: for text of any length that a file or
+// a user gave.
+std::string printable(std::string_view text, size_t characters_max);
+// Enough to recognise a name or a value in a message.
 inline constexpr size_t quoted_characters_max = 80;
 
 // The exit code of the process for an error of this kind: 2 for usage, 3 for budget, otherwise 1.

@@ -106,6 +106,18 @@ std::optional<ExpertName> parse_expert_name(std::string_view name) {
     return std::nullopt;
 }
 
+bool is_single_expert(std::string_view name) {
+    const TensorName parsed = parse_tensor_name(name);
+    const size_t dot = parsed.stem.rfind('.');
+    if (parsed.layer < 0 || parsed.suffix != "weight" || dot == std::string_view::npos) {
+        return false;
+    }
+    const std::string_view projection = parsed.stem.substr(0, dot);
+    const std::string_view expert = parsed.stem.substr(dot + 1);
+    return (projection == "ffn_gate" || projection == "ffn_up" || projection == "ffn_down") && !expert.empty() &&
+           expert.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 TensorKind classify(std::string_view name) {
     if (parse_expert_name(name)) {
         return TensorKind::routed_expert;

@@ -23,6 +23,9 @@ struct ExpertName {
 // Of a stacked weight of routed experts; nullopt for everything else, their biases and scales included.
 std::optional<ExpertName> parse_expert_name(std::string_view name);
 
+// Of one expert alone, as in old files: "blk.0.ffn_gate.7.weight".
+bool is_single_expert(std::string_view name);
+
 TensorKind classify(std::string_view name);
 
 } // namespace larder

@@ -44,6 +44,17 @@ std::vector<uint32_t> read_top_k(const ModelLayout &layout, const Metadata &keys
     return top_k;
 }
 
+// Files of early 2024 have one tensor an expert: "blk.0.ffn_gate.0.weight". llama.cpp does not read them any more.
+void refuse_single_experts(const ModelLayout &layout) {
+    for (const TensorInfo &tensor : layout.tensors) {
+        if (is_single_expert(tensor.name)) {
+            throw refusal(layout.files[tensor.extent.file],
+                          fmt::format("holds its experts one by one ('{}'), an old form of GGUF", tensor.name),
+                          "get a newer GGUF of the model, or convert it again");
+        }
+    }
+}
+
 void check_shape(const ModelLayout &layout, const TensorInfo &tensor, bool chunk) {
     const auto &path = layout.files[tensor.extent.file];
     if (layout.n_expert == 0) {
@@ -162,6 +173,7 @@ void add_size_classes(ModelLayout &layout) {
 } // namespace
 
 void add_experts(ModelLayout &layout, const Metadata &keys) {
+    refuse_single_experts(layout);
     const std::string count_key = layout.architecture + ".expert_count";
     layout.n_expert = keys.number(count_key) ? keys.required_number(count_key, 0, experts_max) : 0;
     const std::vector<uint32_t> top_k = read_top_k(layout, keys);

@@ -1,6 +1,8 @@
 // gguf_file.h — the metadata of one GGUF file, read through ggml's own reader.
 #pragma once
 
+#include "base/file_identity.h"
+
 #include <gguf.h>
 
 #include <cstdint>
@@ -11,12 +13,16 @@ namespace larder {
 
 struct GgufFile {
     std::string path;
-    uint64_t bytes = 0;                    // size of the file
+    FileIdentity identity;                 // of the descriptor that the metadata was read from
     std::shared_ptr<gguf_context> context; // never null
+    // Another GGUF begins where the data of the last tensor ends, as in a file that `cat` made of several.
+    bool followed_by_another = false;
+
+    [[nodiscard]] uint64_t bytes() const { return identity.bytes; }
 };
 
-// Reads header, keys and tensor table. Throws Error(io) if the file cannot be opened or read, Error(model) if it is not
-// a GGUF or is damaged. Says nothing about whether the tensors' data is there.
+// Reads header, keys and tensor table. Throws Error(io) if the file cannot be opened or read, or is written to at the
+// same time; Error(model) if it is not a GGUF or is damaged. Whether the tensors lie inside the file is not checked.
 GgufFile read_gguf(const std::string &path);
 
 } // namespace larder

@@ -9,8 +9,8 @@ namespace larder {
 
 namespace {
 
-// What a layer is shows in the tensors it has. Keys such as full_attention_interval and attention.recurrent_layers say
-// the same where they exist, but not every model has them, and files are about in which they are wrong.
+// The kind of a layer follows from its tensors. Keys such as full_attention_interval and attention.recurrent_layers
+// state it too, but not every file has them, and in some files they are wrong.
 struct LayerTensors {
     bool attention = false; // projections for queries or keys
     bool recurrent = false; // any part of an SSM, a short convolution or a time mix

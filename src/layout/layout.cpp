@@ -1,17 +1,23 @@
 #include "layout/layout.h"
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "layout/classify.h"
 #include "layout/experts.h"
+#include "layout/hyperparameters.h"
 #include "layout/layer_kinds.h"
 #include "layout/metadata.h"
+#include "layout/missing_tensors.h"
 #include "layout/refusal.h"
 #include "layout/shards.h"
+#include "layout/types.h"
+#include "layout/vocabulary.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace larder {
 
@@ -34,9 +40,9 @@ uint64_t tensor_bytes(const TensorInfo &tensor, const std::string &path) {
 
 void check_extent(const TensorInfo &tensor, const GgufFile &file) {
     uint64_t end = 0;
-    if (__builtin_add_overflow(tensor.extent.offset, tensor.extent.bytes, &end) || end > file.bytes) {
+    if (__builtin_add_overflow(tensor.extent.offset, tensor.extent.bytes, &end) || end > file.bytes()) {
         throw refusal(file.path, fmt::format("tensor '{}' ({} bytes at {}) ends past the end of the file ({} bytes)",
-                                             tensor.name, tensor.extent.bytes, tensor.extent.offset, file.bytes));
+                                             tensor.name, tensor.extent.bytes, tensor.extent.offset, file.bytes()));
     }
 }
 
@@ -64,7 +70,8 @@ void add_files_and_tensors(ModelLayout &layout, const Shards &shards) {
     for (const GgufFile &file : shards.files) {
         const auto file_index = static_cast<uint32_t>(layout.files.size());
         layout.files.push_back(file.path);
-        layout.file_bytes.push_back(file.bytes);
+        layout.file_bytes.push_back(file.bytes());
+        layout.identities.push_back(file.identity);
         for (int64_t id = 0; id < gguf_get_n_tensors(file.context.get()); id++) {
             layout.tensors.push_back(read_tensor(file, file_index, id));
             const TensorInfo &tensor = layout.tensors.back();
@@ -73,6 +80,7 @@ void add_files_and_tensors(ModelLayout &layout, const Shards &shards) {
         }
     }
     layout.resident_bytes = layout.total_bytes - layout.routed_bytes;
+    layout.index_tensors();
 }
 
 std::string read_architecture(const Metadata &keys) {
@@ -84,12 +92,20 @@ std::string read_architecture(const Metadata &keys) {
         throw refusal(keys.path(), "is a vision projector, not a language model",
                       "give the language model's GGUF with -m");
     }
-    return printable(*architecture);
+    // It is part of the names of keys, and all that llama.cpp knows are short words.
+    constexpr size_t characters_max = 64;
+    if (architecture->empty() || printable(*architecture, characters_max) != *architecture) {
+        throw refusal(keys.path(),
+                      fmt::format("key 'general.architecture' is '{}', which is no architecture",
+                                  printable(*architecture, quoted_characters_max)),
+                      "give a language model in GGUF format");
+    }
+    return *architecture;
 }
 
 void add_shape(ModelLayout &layout, const Metadata &keys) {
     const std::string prefix = layout.architecture + ".";
-    layout.name = printable(keys.text("general.name").value_or(""));
+    layout.name = printable(keys.text("general.name").value_or(""), quoted_characters_max);
     layout.n_layer = keys.required_number(prefix + "block_count", 1, layers_max);
     layout.context_length = keys.number(prefix + "context_length").value_or(0);
     const std::string nextn_key = prefix + "nextn_predict_layers";
@@ -109,8 +125,16 @@ Window window_of(const Extent &extent) {
 }
 
 const TensorInfo *ModelLayout::find(std::string_view tensor_name) const {
-    const auto found = std::ranges::find(tensors, tensor_name, &TensorInfo::name);
-    return found == tensors.end() ? nullptr : &*found;
+    LARDER_CHECK(tensors_by_name.size() == tensors.size());
+    const auto name_of = [this](uint32_t index) { return std::string_view(tensors[index].name); };
+    const auto found = std::ranges::lower_bound(tensors_by_name, tensor_name, {}, name_of);
+    return found == tensors_by_name.end() || name_of(*found) != tensor_name ? nullptr : &tensors[*found];
+}
+
+void ModelLayout::index_tensors() {
+    tensors_by_name.resize(tensors.size());
+    std::iota(tensors_by_name.begin(), tensors_by_name.end(), 0U);
+    std::ranges::sort(tensors_by_name, {}, [this](uint32_t index) { return std::string_view(tensors[index].name); });
 }
 
 Extent ModelLayout::slice_extent(const ExpertTensor &tensor, uint32_t expert) const {
@@ -131,6 +155,10 @@ ModelLayout open_layout(const std::string &path) {
     }
     add_experts(layout, keys);
     add_layer_kinds(layout, keys);
+    check_types(layout);
+    check_missing_tensors(layout);
+    check_hyperparameters(layout, keys);
+    check_vocabulary(layout, keys);
     return layout;
 }
 

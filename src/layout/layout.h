@@ -1,18 +1,24 @@
-// layout.h — where every weight of a model lies on disk, learned from metadata alone.
+// layout.h — where every weight of a model lies on disk, read from its metadata.
 //
 // open_layout() reads the GGUF header (of every shard of a split model) and nothing else: no weight is read, no memory
 // of the model's size is allocated. A ModelLayout is immutable afterwards and may be read from any thread.
+//
+// llama.cpp loads files that it crashes on later. open_layout() refuses what the metadata alone show: a type that ggml
+// cannot compute with (types.h), a missing tensor (missing_tensors.h), a number that contradicts the tensors
+// (hyperparameters.h), a tokenizer that does not fit (vocabulary.h). It refuses nothing that llama.cpp can run. What
+// only llama.cpp knows, the shapes of an architecture above all, is left to it.
 //
 // Words: an *expert tensor* is one stacked weight of all routed experts of a layer, shape [in, out, n_expert]. Its
 // *slice* e is the contiguous part that belongs to expert e. A routed *expert* is the set of slices of one (layer,
 // expert) pair: gate, up and down, or gate_up and down. Slices of equal bytes form a *size class*.
 //
 // Units: sizes and offsets in bytes; offsets are absolute in their file.
-// Errors: Error(model) for what is not a model or is damaged, naming the file and the tensor or key; Error(io) for a
-// file that cannot be opened or read.
+// Errors: Error(model) for what is not a model, is damaged or cannot be run, naming the file and the tensor or key;
+// Error(io) for a file that cannot be opened or read, or that changes while it is read.
 #pragma once
 
 #include "base/file_identity.h"
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -84,14 +90,14 @@ struct SizeClass {
 
 struct ModelLayout {
     std::vector<std::string> files;         // one, or the shards in order
-    std::vector<FileIdentity> identities;
     std::vector<uint64_t> file_bytes;       // size of each file
+    std::vector<FileIdentity> identities;   // of each file, taken from the descriptor that its metadata was read from
     std::shared_ptr<gguf_context> metadata; // keys of the first shard, tensors of all; offsets in it mean nothing
     std::string architecture;               // "qwen3moe"
-    std::string name;                       // general.name, may be empty
+    std::string name;                       // general.name, printable and cut to quoted_characters_max; may be empty
 
     uint32_t n_layer = 0;       // all, prediction layers included
-    uint32_t n_layer_nextn = 0; // the last of them that only predict further tokens: a normal pass does not run them
+    uint32_t n_layer_nextn = 0; // the last of them, which predict further tokens: a normal pass does not run them
     uint32_t n_expert = 0;      // 0 for a dense model
     uint32_t n_expert_used = 0; // top-k, the largest where layers differ
     uint64_t context_length = 0;
@@ -103,6 +109,7 @@ struct ModelLayout {
     std::vector<uint32_t> recurrent_layers;
 
     std::vector<TensorInfo> tensors;          // in file order
+    std::vector<uint32_t> tensors_by_name;    // indices into `tensors`, see index_tensors()
     std::vector<ExpertTensor> expert_tensors; // ordered by layer, then as in the file
     std::vector<SizeClass> size_classes;      // ordered by slice_bytes
     uint32_t n_slice = 0;                     // over all expert tensors
@@ -114,7 +121,9 @@ struct ModelLayout {
     // are of one size, so this is exact whatever the router picks.
     uint64_t token_bytes = 0;
 
-    [[nodiscard]] const TensorInfo *find(std::string_view tensor_name) const; // null if there is none
+    // Null if there is none. Whoever changes `tensors` calls index_tensors() before the next find().
+    [[nodiscard]] const TensorInfo *find(std::string_view tensor_name) const;
+    void index_tensors();
     [[nodiscard]] Extent slice_extent(const ExpertTensor &tensor, uint32_t expert) const;
 };
 

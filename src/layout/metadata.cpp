@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace larder {
@@ -63,6 +64,35 @@ std::vector<uint64_t> Metadata::numbers(const std::string &key, size_t count_max
         values[i] = element(key, gguf_get_arr_type(context_, id), data, i);
     }
     return values;
+}
+
+std::vector<uint64_t> Metadata::number_or_numbers(const std::string &key, size_t count_max) const {
+    if (is_array(key)) {
+        return numbers(key, count_max);
+    }
+    const std::optional<uint64_t> single = number(key);
+    return single ? std::vector{*single} : std::vector<uint64_t>{};
+}
+
+std::optional<size_t> Metadata::count(const std::string &key, std::initializer_list<gguf_type> types) const {
+    const int64_t id = gguf_find_key(context_, key.c_str());
+    if (id < 0) {
+        return std::nullopt;
+    }
+    if (!is_array(key) || std::ranges::find(types, gguf_get_arr_type(context_, id)) == types.end()) {
+        throw refusal(path_, fmt::format("key '{}' is not an array of {}", key, gguf_type_name(*types.begin())),
+                      convert_again);
+    }
+    return gguf_get_arr_n(context_, id);
+}
+
+std::vector<std::string_view> Metadata::texts(const std::string &key) const {
+    std::vector<std::string_view> elements(count(key, {GGUF_TYPE_STRING}).value_or(0));
+    const int64_t id = gguf_find_key(context_, key.c_str());
+    for (size_t i = 0; i < elements.size(); i++) {
+        elements[i] = gguf_get_arr_str(context_, id, i);
+    }
+    return elements;
 }
 
 uint32_t Metadata::required_number(const std::string &key, uint32_t low, uint32_t high) const {

@@ -4,6 +4,7 @@
 #include <gguf.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,12 @@ class Metadata {
     [[nodiscard]] std::optional<uint64_t> number(const std::string &key) const;
     // Of integers of any width or of bools, at most `count_max` of them.
     [[nodiscard]] std::vector<uint64_t> numbers(const std::string &key, size_t count_max) const;
+    // A number as itself, an array as its elements, nothing if the key is absent.
+    [[nodiscard]] std::vector<uint64_t> number_or_numbers(const std::string &key, size_t count_max) const;
+    // How many elements an array of one of these types has.
+    [[nodiscard]] std::optional<size_t> count(const std::string &key, std::initializer_list<gguf_type> types) const;
+    // The elements of an array of texts, none if the key is absent. They live as long as the context.
+    [[nodiscard]] std::vector<std::string_view> texts(const std::string &key) const;
 
     // The number, which must be there and within [low, high].
     [[nodiscard]] uint32_t required_number(const std::string &key, uint32_t low, uint32_t high) const;

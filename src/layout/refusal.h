@@ -11,6 +11,9 @@ namespace larder {
 inline constexpr const char *download_again = "the file is damaged or incomplete, download it again";
 inline constexpr const char *convert_again = "convert the model again, or take another GGUF of it";
 
+// Of a reason that ggml gives: it may quote a name of the file.
+inline constexpr size_t reason_characters_max = 300;
+
 // An Error(model) about the file at `path`.
 Error refusal(std::string_view path, std::string_view what, std::string remedy = download_again);
 

@@ -1,5 +1,6 @@
 #include "layout/shards.h"
 
+#include "layout/hub_cache.h"
 #include "layout/metadata.h"
 #include "layout/refusal.h"
 
@@ -22,8 +23,10 @@ std::string shard_suffix(uint64_t index, uint64_t count) {
 std::string shard_prefix(const GgufFile &file, uint64_t index, uint64_t count) {
     const std::string suffix = shard_suffix(index, count);
     if (!file.path.ends_with(suffix)) {
+        const std::optional<std::string> names = names_of_blob(file.path);
         throw refusal(file.path, fmt::format("is shard {} of {} but is not named so", index + 1, count),
-                      fmt::format("give all shards their names back, this one ends in {}", suffix));
+                      names ? fmt::format("a hub cache keeps the names apart from the files: give {}", *names)
+                            : fmt::format("rename all shards as they were, this one ends in {}", suffix));
     }
     return file.path.substr(0, file.path.size() - suffix.size());
 }
@@ -56,14 +59,8 @@ ggml_tensor describe(const gguf_context *context, int64_t id) {
     return tensor;
 }
 
-// ggml aborts on what is checked here.
-void refuse_what_cannot_merge(const std::vector<GgufFile> &files) {
-    const gguf_context *first = files.front().context.get();
-    for (int64_t id = 0; id < gguf_get_n_kv(first); id++) {
-        if (*gguf_get_key(first, id) == '\0') {
-            throw refusal(files.front().path, "has a metadata key whose name is empty");
-        }
-    }
+// ggml ends the process where two tensors have one name.
+void refuse_doubles(const std::vector<GgufFile> &files) {
     std::set<std::string> names;
     for (const GgufFile &file : files) {
         for (int64_t id = 0; id < gguf_get_n_tensors(file.context.get()); id++) {
@@ -76,7 +73,7 @@ void refuse_what_cannot_merge(const std::vector<GgufFile> &files) {
 }
 
 std::shared_ptr<gguf_context> merge(const std::vector<GgufFile> &files) {
-    refuse_what_cannot_merge(files);
+    refuse_doubles(files);
     std::shared_ptr<gguf_context> merged(gguf_init_empty(), &gguf_free);
     gguf_set_kv(merged.get(), files.front().context.get());
     for (const GgufFile &file : files) {
@@ -106,6 +103,10 @@ Shards read_shards(const std::string &path) {
         shards.files.push_back(std::move(given));
         shards.metadata = shards.files.front().context;
         return shards;
+    }
+    if (given.followed_by_another) {
+        throw refusal(path, "is several shards written one after the other into one file",
+                      "join shards with 'llama-gguf-split --merge FIRST-SHARD OUTPUT', or give the first of them");
     }
     const uint64_t given_index = keys.number("split.no").value_or(0);
     if (given_index >= count) {

@@ -1,9 +1,8 @@
-// llama_log.h — llama.cpp's log: its last complaint kept for our error messages, the rest shown only on demand.
-//
-// Threads: any. The log is one for the process, as llama.cpp's is.
+// llama_log.h — llama.cpp's errors as larder's, and the part of its log that ggml does not know of.
 #pragma once
 
 #include "base/error.h"
+#include "ggml_log/ggml_log.h"
 
 #include <string>
 
@@ -13,14 +12,12 @@ namespace larder {
 // times; with `verbose` the log goes to standard error from then on.
 void start_llama(bool verbose);
 
-// Takes over llama.cpp's and ggml's log. Everything goes to standard error if `verbose`, else nothing.
+// Takes over the logs of ggml, llama.cpp and its common library. All lines go to standard error if `verbose`, else
+// none.
 void capture_llama_log(bool verbose);
 
-// The errors logged since the last call, in one line; empty if there were none.
-std::string take_llama_errors();
-
-// "what: llama.cpp's reason" as an Error; where it could not allocate and addresses are limited, the one that names the
-// limit.
-Error llama_refused(ErrorKind kind, const std::string &what, std::string remedy = {});
+// "what: llama.cpp's reason", from what it logged during the call that failed. Where it could not allocate and the
+// process has an address limit (machine/address_limits.h), the error names that limit.
+Error llama_refused(ErrorKind kind, const std::string &what, const LoggedErrors &logged, std::string remedy = {});
 
 } // namespace larder

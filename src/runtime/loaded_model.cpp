@@ -77,9 +77,11 @@ void LoadedModel::Impl::build(const Placement &placement, const RuntimeOptions &
     LoadTargets targets{{layout, *reader}, binding.get(), {}};
     llama_model_params params = model_params(false);
     params.tensor_buft_overrides = placement.overrides();
+    const LoggedErrors logged;
     model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &targets, params));
     if (model == nullptr) {
         throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot build the model", layout.files.front()),
+                            logged,
                             "make room, or raise 'ulimit -v', which must hold the addresses of all experts too");
     }
     if (!targets.unbound.empty()) {

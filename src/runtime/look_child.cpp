@@ -2,8 +2,9 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "machine/process_memory.h"
+#include "ggml_log/ggml_log.h"
 #include "machine/proc_files.h"
+#include "machine/process_memory.h"
 #include "runtime/measure.h"
 #include "runtime/spec_json.h"
 
@@ -177,6 +178,7 @@ void on_abort(const char *message) {
 void answer_looks(int socket, const std::vector<const ModelLayout *> &layouts, uint64_t file_rss_bytes) {
     abort_socket = socket;
     abort_file = layouts.front()->files.front();
+    take_over_ggml_log(); // the first time, it sets that callback too
     ggml_set_abort_callback(on_abort);
     Child(socket, layouts, file_rss_bytes).run();
 }

@@ -42,12 +42,12 @@ ModelHandle build_without_memory(const std::string &path, Kernels kernels) {
     params.tensor_buft_overrides = experts_away.overrides();
     params.no_alloc = true;
     params.load_mode = LLAMA_LOAD_MODE_NONE; // nothing is mapped
-    take_llama_errors();
+    const LoggedErrors logged;
     // llama.cpp's own loader, as it checks every tensor against the model's settings; llama_model_init_from_user()
     // believes the settings, and a graph built on wrong ones ends the process.
     ModelHandle model(llama_model_load_from_file(path.c_str(), params));
     if (model == nullptr) {
-        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp does not accept the model", path),
+        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp does not accept the model", path), logged,
                             "check that the file is complete and its architecture is one llama.cpp knows");
     }
     return model;

@@ -129,10 +129,10 @@ llama_context_params context_params(const ContextSpec &resolved) {
 }
 
 ContextHandle make_context(llama_model *model, const ContextSpec &resolved, const std::string &file) {
-    take_llama_errors();
+    const LoggedErrors logged;
     ContextHandle context(llama_init_from_model(model, context_params(resolved)));
     if (context == nullptr) {
-        throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context",
+        throw llama_refused(ErrorKind::engine, "llama.cpp does not accept the context", logged,
                             "lower -c, or check --cache-type-k, --cache-type-v and -fa");
     }
     refuse_what_cannot_generate(context.get(), file);

@@ -30,13 +30,12 @@ int32_t empty_sequence(llama_memory_t memory, int32_t sequence) {
     return 0;
 }
 
-Error refused_by_llama(int32_t code, int32_t n_token) {
-    const std::string why = take_llama_errors();
+Error refused_by_llama(int32_t code, int32_t n_token, const LoggedErrors &logged) {
     if (code == code_full) {
         return {ErrorKind::usage, fmt::format("the context has no room for {} more tokens", n_token), "raise -c"};
     }
     return {ErrorKind::engine,
-            fmt::format("llama.cpp could not evaluate {} tokens (code {}): {}", n_token, code, why),
+            fmt::format("llama.cpp could not evaluate {} tokens (code {}): {}", n_token, code, logged.all()),
             "report this with the model's name and the flags"};
 }
 
@@ -120,7 +119,7 @@ StepResult AttachedContext::Impl::step(const llama_batch &batch) {
 StepResult AttachedContext::Impl::evaluate(const llama_batch &batch) {
     StepResult result;
     unread_.begin(batch);
-    take_llama_errors();
+    const LoggedErrors logged;
     int32_t code = 0;
     {
         const UbatchScope scope(unread_);
@@ -140,7 +139,7 @@ StepResult AttachedContext::Impl::evaluate(const llama_batch &batch) {
         if (code == code_aborted && stop_.load()) {
             result.end = StepEnd::stopped;
         } else {
-            result.error = refused_by_llama(code, batch.n_tokens);
+            result.error = refused_by_llama(code, batch.n_tokens, logged);
         }
     }
     if (result.error && (code != 0 || unread_.all())) {

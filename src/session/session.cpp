@@ -58,13 +58,13 @@ common_params_sampling to_common(const SamplingOptions &options) {
 }
 
 common_sampler_ptr make_sampler(const llama_model *model, common_params_sampling &params) {
-    take_llama_errors();
+    const LoggedErrors logged;
     std::string reason;
     try {
         if (common_sampler_ptr sampler{common_sampler_init(model, params)}) {
             return sampler;
         }
-        reason = take_llama_errors();
+        reason = logged.all();
     } catch (const std::exception &error) { // of a grammar that cannot be read
         reason = error.what();
     }

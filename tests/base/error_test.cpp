@@ -32,5 +32,19 @@ TEST(Error, HasAnExitCodeByKind) {
     EXPECT_EQ(exit_code(ErrorKind::differs), 1);
 }
 
+TEST(PrintableText, IsCutAtACharacterAndMarked) {
+    EXPECT_EQ(printable("name", 4), "name");
+    EXPECT_EQ(printable("names", 4), "name…");
+    EXPECT_EQ(printable("größer", 4), "größ…");
+    EXPECT_EQ(printable("", 4), "");
+    EXPECT_EQ(printable(std::string(100'000, 'x'), quoted_characters_max), std::string(80, 'x') + "…");
+    EXPECT_EQ(printable("a\nb\x1b[2Jc", 5), "a?b?[…");
+}
+
+TEST(PrintableText, ThatIsNotUtf8IsCutToo) {
+    EXPECT_LT(printable(std::string(100'000, '\x80'), 10).size(), 50U);
+    EXPECT_LT(printable(std::string(100'000, '\xff'), 10).size(), 50U);
+}
+
 } // namespace
 } // namespace larder

@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <numeric>
 
 namespace larder {
@@ -52,23 +51,15 @@ class AccountOf35B : public testing::Test {
         }
         gguf.tensor("output.weight", GGML_TYPE_Q6_K, {2048, 248320});
         const TempDir dir;
-        const std::string path = gguf.write(dir);
-        const auto start = std::chrono::steady_clock::now();
-        layout = open_layout(path);
+        layout = open_layout(gguf.write(dir));
         account = account_of(layout);
-        elapsed = std::chrono::steady_clock::now() - start;
     }
     static inline ModelLayout layout;
     static inline WeightAccount account;
-    static inline std::chrono::duration<double> elapsed{};
 };
 
-TEST_F(AccountOf35B, TakesWellUnderASecond) {
-    EXPECT_GT(layout.file_bytes[0], 19 * GiB);
-    EXPECT_LT(elapsed.count(), 0.5);
-}
-
 TEST_F(AccountOf35B, SplitsTheTotalIntoRoutedAndResidentByKind) {
+    EXPECT_GT(layout.file_bytes[0], 19 * GiB);
     EXPECT_EQ(format_bytes(account.routed_bytes), "18.16 GiB");
     EXPECT_EQ(account.total_bytes, account.routed_bytes + account.resident_bytes);
     uint64_t by_kind = 0;

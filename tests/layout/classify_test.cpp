@@ -29,6 +29,17 @@ TEST(TensorName, WithAnImpossibleLayerBelongsToNone) {
     }
 }
 
+TEST(SingleExperts, AreToldFromDenseFeedForward) {
+    for (const char *name : {"blk.0.ffn_gate.0.weight", "blk.31.ffn_up.7.weight", "blk.1.ffn_down.10.weight"}) {
+        EXPECT_TRUE(is_single_expert(name)) << name;
+    }
+    for (const char *name :
+         {"blk.0.ffn_gate.weight", "blk.0.ffn_gate_exps.weight", "blk.0.ffn_gate.0.bias", "ffn_gate.0.weight",
+          "blk.0.ffn_gate.x.weight", "blk.0.ffn_norm.0.weight", "blk.0.ffn_gate..weight"}) {
+        EXPECT_FALSE(is_single_expert(name)) << name;
+    }
+}
+
 TEST(TensorKinds, FollowFromNames) {
     const std::vector<std::pair<TensorKind, std::vector<const char *>>> expected = {
         {TensorKind::routed_expert,

@@ -175,6 +175,19 @@ TEST_F(Experts, WhoseStackDoesNotMatchTheCountAreRefused) {
     expect_refusal(empty.write(dir), "is empty");
 }
 
+TEST_F(Experts, OneATensorAreNamedAsTheOldForm) {
+    GgufBuilder gguf = moe_keys({.n_layer = 1});
+    gguf.tensor("blk.0.ffn_gate_inp.weight", GGML_TYPE_F32, {32, 4});
+    for (int expert = 0; expert < 4; expert++) {
+        for (const char *projection : {"gate", "down", "up"}) {
+            gguf.tensor(fmt::format("blk.0.ffn_{}.{}.weight", projection, expert), GGML_TYPE_Q8_0, {32, 32});
+        }
+    }
+    const std::string path = gguf.write(dir);
+    expect_refusal(path, "holds its experts one by one ('blk.0.ffn_gate.0.weight')");
+    EXPECT_THAT(refusal_of(path)->remedy(), testing::HasSubstr("newer GGUF"));
+}
+
 TEST_F(Experts, WithoutACountOrALayerAreRefused) {
     GgufBuilder uncounted;
     uncounted.key_text("general.architecture", "testmoe").key("testmoe.block_count", 1);

@@ -8,7 +8,10 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <random>
+#include <string>
+#include <vector>
 
 namespace larder {
 namespace {
@@ -82,6 +85,113 @@ Outcome fuzz(const GgufBuilder &gguf, const TempDir &dir, const std::string &mut
 TEST(GgufFuzz, ASingleFileEndsInALayoutOrAnError) {
     const TempDir dir;
     const Outcome outcome = fuzz(small_moe(), dir, "model.gguf", dir.file("model.gguf"), 3000);
+    EXPECT_GT(outcome.accepted, 100);
+    EXPECT_GT(outcome.refused, 100);
+}
+
+// The numbers of the architecture that llama.cpp or larder reads, and what the small model has.
+struct Number {
+    const char *name;
+    std::optional<uint32_t> good = {};
+};
+const std::vector<Number> numbers = {
+    {"block_count", 2},
+    {"context_length", 512},
+    {"expert_count", 4},
+    {"expert_used_count", 2},
+    {"embedding_length", 32},
+    {"attention.head_count", 4},
+    {"vocab_size", 10},
+    {"nextn_predict_layers"},
+    {"feed_forward_length"},
+    {"leading_dense_block_count"},
+    {"expert_shared_count"},
+    {"expert_group_count"},
+    {"expert_group_used_count"},
+    {"expert_gating_func"},
+    {"expert_feed_forward_length"},
+    {"full_attention_interval"},
+    {"interleave_moe_layer_step"},
+    {"attention.head_count_kv"},
+    {"attention.key_length"},
+    {"attention.value_length"},
+    {"attention.key_length_mla"},
+    {"attention.value_length_mla"},
+    {"attention.key_length_swa"},
+    {"attention.value_length_swa"},
+    {"attention.sliding_window"},
+    {"attention.sliding_window_pattern"},
+    {"attention.q_lora_rank"},
+    {"attention.kv_lora_rank"},
+    {"attention.shared_kv_layers"},
+    {"attention.recurrent_layers"},
+    {"rope.dimension_count"},
+    {"rope.dimension_count_swa"},
+    {"rope.dimension_sections"},
+    {"ssm.conv_kernel"},
+    {"ssm.inner_size"},
+    {"ssm.state_size"},
+    {"ssm.time_step_rank"},
+    {"ssm.group_count"},
+    {"kda.head_dim"},
+    {"wkv.head_size"},
+    {"shortconv.l_cache"},
+};
+
+// A number that programs trip over, of any type, alone or as a list.
+void add_trap(GgufBuilder &gguf, const std::string &key, std::mt19937_64 &random) {
+    static constexpr std::array<uint64_t, 12> values = {
+        0, 1, 2, 3, 7, 4096, 0x7fffffff, 0x80000000, 0xffffffff, uint64_t{1} << 32, uint64_t{1} << 62, ~uint64_t{0}};
+    struct Form {
+        gguf_type type;
+        size_t bytes;
+    };
+    static constexpr std::array<Form, 8> forms = {{{GGUF_TYPE_UINT32, 4},
+                                                   {GGUF_TYPE_UINT32, 4},
+                                                   {GGUF_TYPE_UINT32, 4},
+                                                   {GGUF_TYPE_UINT64, 8},
+                                                   {GGUF_TYPE_INT32, 4},
+                                                   {GGUF_TYPE_INT64, 8},
+                                                   {GGUF_TYPE_UINT8, 1},
+                                                   {GGUF_TYPE_FLOAT32, 4}}};
+    const Form form = forms.at(random() % forms.size());
+    const std::string bytes = GgufBuilder::raw(values.at(random() % values.size())).substr(0, form.bytes);
+    if (random() % 4 != 0) {
+        gguf.key_raw(key, form.type, bytes);
+        return;
+    }
+    const uint64_t count = random() % 4;
+    std::string list = GgufBuilder::raw<int32_t>(form.type) + GgufBuilder::raw(count);
+    for (uint64_t i = 0; i < count; i++) {
+        list += bytes;
+    }
+    gguf.key_raw(key, GGUF_TYPE_ARRAY, list);
+}
+
+TEST(GgufFuzz, NumbersOfTheArchitectureEndInALayoutOrAnError) {
+    const TempDir dir;
+    std::mt19937_64 random(seed);
+    Outcome outcome;
+    for (int round = 0; round < 3000; round++) {
+        GgufBuilder gguf;
+        gguf.key_text("general.architecture", "testmoe").key_text("tokenizer.ggml.model", "none");
+        for (const Number &number : numbers) {
+            const std::string key = std::string("testmoe.") + number.name;
+            if (random() % 16 == 0) {
+                add_trap(gguf, key, random);
+            } else if (number.good) {
+                gguf.key(key, *number.good);
+            }
+        }
+        add_small_moe_tensors(gguf, {});
+        try {
+            expect_inside_its_files(open_layout(gguf.write(dir)), round);
+            outcome.accepted++;
+        } catch (const Error &error) {
+            EXPECT_FALSE(error.remedy().empty()) << error.what();
+            outcome.refused++;
+        }
+    }
     EXPECT_GT(outcome.accepted, 100);
     EXPECT_GT(outcome.refused, 100);
 }

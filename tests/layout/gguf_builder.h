@@ -65,6 +65,13 @@ class GgufBuilder {
     GgufBuilder &key_text(std::string_view key, std::string_view value) {
         return key_raw(key, GGUF_TYPE_STRING, text(value));
     }
+    GgufBuilder &key_texts(std::string_view key, const std::vector<std::string> &values) {
+        std::string bytes = raw<int32_t>(GGUF_TYPE_STRING) + raw<uint64_t>(values.size());
+        for (const std::string &value : values) {
+            bytes += text(value);
+        }
+        return key_raw(key, GGUF_TYPE_ARRAY, bytes);
+    }
     template <typename T>
     GgufBuilder &key_array(std::string_view key, gguf_type element_type, const std::vector<T> &values) {
         std::string bytes = raw<int32_t>(element_type) + raw<uint64_t>(values.size());
@@ -143,13 +150,17 @@ inline void add_moe_layer(GgufBuilder &gguf, uint32_t layer, int64_t n_expert) {
     gguf.tensor(block + "ffn_down_exps.weight", GGML_TYPE_Q8_0, {32, 32, n_expert});
 }
 
-inline GgufBuilder small_moe(const SmallMoe &shape = {}) {
-    GgufBuilder gguf = moe_keys(shape);
+inline void add_small_moe_tensors(GgufBuilder &gguf, const SmallMoe &shape) {
     gguf.tensor("token_embd.weight", GGML_TYPE_Q8_0, {32, 10});
     for (uint32_t layer = 0; layer < shape.n_layer; layer++) {
         add_moe_layer(gguf, layer, shape.n_expert);
     }
     gguf.tensor("output.weight", GGML_TYPE_Q8_0, {32, 10});
+}
+
+inline GgufBuilder small_moe(const SmallMoe &shape = {}) {
+    GgufBuilder gguf = moe_keys(shape);
+    add_small_moe_tensors(gguf, shape);
     return gguf;
 }
 

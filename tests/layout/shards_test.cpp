@@ -3,7 +3,12 @@
 #include "layout/layout.h"
 #include "layout/refuses.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace larder {
 namespace {
@@ -48,6 +53,7 @@ TEST_F(Shards, AreFoundFromAnyOfThem) {
             const auto index = static_cast<size_t>(i);
             EXPECT_EQ(layout.files[index], dir.file(shard_name(i, 3)));
             EXPECT_EQ(layout.file_bytes[index], std::filesystem::file_size(layout.files[index]));
+            EXPECT_EQ(layout.identities[index], identity_of(layout.files[index]));
         }
         EXPECT_EQ(layout.find("output.weight")->extent.file, 2U);
         EXPECT_EQ(layout.expert_tensors.size(), 6U);
@@ -88,6 +94,53 @@ TEST_F(Shards, ThatAreMissingAreNamed) {
 TEST_F(Shards, ThatWereRenamedAreRefused) {
     std::filesystem::rename(dir.file(shard_name(1, 3)), dir.file("renamed.gguf"));
     expect_refusal(dir.file("renamed.gguf"), "is shard 2 of 3 but is not named so");
+}
+
+// cat 1 2 3 > joined: the first shard is all that a reader sees.
+TEST_F(Shards, WrittenOneAfterTheOtherIntoOneFileAreRefusedWithTheToolThatJoins) {
+    std::string bytes;
+    for (int i = 0; i < 3; i++) {
+        std::ifstream shard(dir.file(shard_name(i, 3)), std::ios::binary);
+        bytes.append(std::istreambuf_iterator<char>(shard), {});
+    }
+    for (const std::string &name : {std::string("joined.gguf"), shard_name(0, 3)}) {
+        const std::string path = dir.write(name, bytes);
+        expect_refusal(path, "is several shards written one after the other into one file");
+        EXPECT_THAT(refusal_of(path)->remedy(), testing::HasSubstr("llama-gguf-split --merge"));
+    }
+    const GgufBuilder whole = small_moe(); // of a model in one file, what follows does not matter
+    EXPECT_FALSE(refusal_of(dir.write(
+        "whole.gguf", whole.metadata() + std::string(whole.file_bytes() - whole.metadata().size(), '\0') + bytes)));
+}
+
+// The cache of Hugging Face's hub: MODEL/blobs/HASH, and MODEL/snapshots/REVISION/NAME that leads there.
+TEST_F(Shards, UnderTheirBlobsNamesAreRefusedWithTheLinkThatNamesThem) {
+    namespace fs = std::filesystem;
+    const fs::path cache = dir.file("models--org--moe");
+    const fs::path snapshot = cache / "snapshots" / "0123abcd";
+    fs::create_directories(cache / "blobs");
+    fs::create_directories(snapshot);
+    std::vector<std::string> blobs;
+    for (int i = 0; i < 3; i++) {
+        blobs.push_back((cache / "blobs" / fmt::format("{:064}", i)).string());
+        fs::rename(dir.file(shard_name(i, 3)), blobs.back());
+    }
+    expect_refusal(blobs[1], "is shard 2 of 3 but is not named so");
+    EXPECT_THAT(refusal_of(blobs[1])->remedy(), testing::EndsWith("give " + (cache / "snapshots").string()));
+    for (int i = 0; i < 3; i++) {
+        fs::create_symlink(fmt::format("../../blobs/{:064}", i), snapshot / shard_name(i, 3));
+    }
+    EXPECT_THAT(refusal_of(blobs[1])->remedy(), testing::EndsWith("give " + (snapshot / shard_name(1, 3)).string()));
+    EXPECT_EQ(open_layout((snapshot / shard_name(1, 3)).string()).files.size(), 3U);
+}
+
+TEST_F(Shards, OfAnAbsurdCountAreRefused) {
+    GgufBuilder gguf = moe_keys();
+    const uint64_t count = uint64_t{1} << 60;
+    gguf.key_raw("split.count", GGUF_TYPE_UINT64, GgufBuilder::raw(count)).key_u16("split.no", 0);
+    gguf.tensor("token_embd.weight", GGML_TYPE_Q8_0, {32, 10});
+    expect_refusal(gguf.write(dir), "is shard 1 of 1152921504606846976 but is not named so");
+    expect_refusal(gguf.write(dir, shard_name(0, 3)), "is shard 1 of 1152921504606846976 but is not named so");
 }
 
 TEST_F(Shards, OfAnotherModelAreRefused) {

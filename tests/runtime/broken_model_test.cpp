@@ -1,11 +1,9 @@
 // Models whose parts do not fit together: a good file, rewritten with another hyper-parameter or without a tensor, is
 // refused by the tensor's name, before anything runs.
 #include "support/model_fixture.h"
+#include "support/rewritten_gguf.h"
 
-#include <ggml-cpp.h>
 #include <gguf.h>
-
-#include <functional>
 
 namespace larder::test {
 namespace {
@@ -14,42 +12,13 @@ constexpr const char *shape_of_model = "--arch qwen3moe --quant q8_0 --layers 2 
 
 class BrokenModel : public testing::Test {
   protected:
-    using Keep = std::function<bool(const std::string &tensor)>;
-    using Edit = std::function<void(gguf_context *keys)>;
-
-    // The good model with edited keys and fewer tensors. Returns its path.
-    std::string rewrite(const Edit &edit, const Keep &keep) {
-        ggml_context *tensors = nullptr;
-        const gguf_context_ptr from(gguf_init_from_file(good_.c_str(), {false, &tensors}));
-        const ggml_context_ptr owner(tensors);
-        const gguf_context_ptr to(gguf_init_empty());
-        gguf_set_kv(to.get(), from.get());
-        edit(to.get());
-        for (int64_t i = 0; i < gguf_get_n_tensors(from.get()); i++) {
-            const char *name = gguf_get_tensor_name(from.get(), i);
-            if (keep(name)) {
-                gguf_add_tensor(to.get(), ggml_get_tensor(tensors, name));
-            } else {
-                left_out_++;
-            }
-        }
-        std::string path = scratch_ / "broken.gguf";
-        EXPECT_TRUE(gguf_write_to_file(to.get(), path.c_str(), false));
-        return path;
-    }
     std::string with_key(const char *key, uint32_t value) {
-        return rewrite(
-            [&](gguf_context *keys) {
-                EXPECT_GE(gguf_find_key(keys, key), 0) << key;
-                gguf_set_val_u32(keys, key, value);
-            },
-            [](const std::string & /*tensor*/) { return true; });
+        RewrittenGguf gguf(good_);
+        EXPECT_GE(gguf_find_key(gguf.keys(), key), 0) << key;
+        return gguf.set(key, value).write(scratch_ / "broken.gguf");
     }
     std::string without(const std::string &tensor) {
-        std::string path =
-            rewrite([](gguf_context * /*keys*/) {}, [&](const std::string &name) { return name != tensor; });
-        EXPECT_EQ(left_out_, 1) << tensor;
-        return path;
+        return RewrittenGguf(good_).drop(tensor).write(scratch_ / "broken.gguf");
     }
     static TestOptions options(const std::string &path, Residency residency = Residency::arena) {
         TestOptions options;
@@ -71,11 +40,10 @@ class BrokenModel : public testing::Test {
 
     Scratch scratch_;
     std::string good_ = make_model(scratch_, "good.gguf", shape_of_model);
-    int left_out_ = 0;
 };
 
 TEST_F(BrokenModel, IsOnlyRewrittenByTheseTestsWhereTheySaySo) {
-    const std::string copy = rewrite([](gguf_context *) {}, [](const std::string &) { return true; });
+    const std::string copy = RewrittenGguf(good_).write(scratch_ / "copy.gguf");
     EXPECT_TRUE(same_bits(logits(good_, Residency::stock), logits(copy, Residency::arena)));
 }
 
@@ -107,7 +75,6 @@ TEST_F(BrokenModel, WithMoreLayersInItsKeyThanInTheFileIsRefusedByTheTensorsName
 TEST_F(BrokenModel, WithoutATensorItNeedsIsRefusedByTheTensorsName) {
     for (const char *tensor : {"blk.0.attn_q.weight", "blk.1.ffn_up_exps.weight", "blk.1.ffn_gate_inp.weight",
                                "token_embd.weight", "output_norm.weight"}) {
-        left_out_ = 0;
         const Error error = refusal(without(tensor));
         EXPECT_EQ(error.kind(), ErrorKind::model);
         EXPECT_NE(error.message().find(tensor), std::string::npos) << error.what();
@@ -123,9 +90,9 @@ TEST_F(BrokenModel, WithoutATensorThatIsOptionalIsWhole) {
 
 // As embedding models that were made of a language model are.
 TEST_F(BrokenModel, ThatIsNotCausalIsRefusedAsAnEncoder) {
-    const std::string path =
-        rewrite([](gguf_context *keys) { gguf_set_val_bool(keys, "qwen3moe.attention.causal", false); },
-                [](const std::string & /*tensor*/) { return true; });
+    RewrittenGguf gguf(good_);
+    gguf_set_val_bool(gguf.keys(), "qwen3moe.attention.causal", false);
+    const std::string path = gguf.write(scratch_ / "broken.gguf");
     for (const Residency residency : {Residency::arena, Residency::page, Residency::stock}) {
         const Error error = error_of([&] { open_as(options(path, residency)); });
         EXPECT_EQ(error.kind(), ErrorKind::model);

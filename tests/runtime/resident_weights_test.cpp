@@ -42,6 +42,7 @@ class Weights {
             ggml_set_name(tensors.back(), info.name.c_str());
         }
         layout.file_bytes = end;
+        layout.index_tensors();
         buffer_.reset(ggml_backend_alloc_ctx_tensors_from_buft(context_.get(), ggml_backend_cpu_buffer_type()));
         ggml_backend_buffer_clear(buffer_.get(), 0xee);
     }

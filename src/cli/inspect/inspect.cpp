@@ -1,5 +1,6 @@
-// larder inspect: the weight account of a model, from its metadata alone.
+// larder inspect: the sizes of a model's weights, read from its metadata.
 #include "base/bytes.h"
+#include "base/error.h"
 #include "cli/command.h"
 #include "cli/flags/model_flags.h"
 #include "layout/account.h"
@@ -100,27 +101,27 @@ void print_layers(const char *what, const std::vector<uint32_t> &layers) {
 }
 
 void print_facts(const ModelLayout &layout, const WeightAccount &account) {
-    fmt::print("{}{}\n", layout.files.front(),
-               layout.files.size() > 1 ? fmt::format(" and {} more shards", layout.files.size() - 1) : "");
+    const size_t n_more = layout.files.size() - 1;
+    fmt::print("{}{}\n", printable(layout.files.front()),
+               n_more > 0 ? fmt::format(" and {} more shard{}", n_more, n_more == 1 ? "" : "s") : "");
     fmt::print("  {:<18}{}{}\n", "model", layout.architecture,
                layout.name.empty() ? "" : fmt::format(", {}", layout.name));
     fmt::print("  {:<18}{} ({} B)\n", "file", format_bytes(file_bytes(layout)), file_bytes(layout));
     if (account.expert_layers.empty()) {
-        fmt::print("  {:<18}{}, no routed experts: nothing to stream, all weights stay in RAM\n", "layers",
-                   layout.n_layer);
+        fmt::print("  {:<18}{}, none with routed experts: all weights stay in RAM\n", "layers", layout.n_layer);
     } else {
-        fmt::print("  {:<18}{}, {} of them with {} experts each, top-{}\n", "layers", layout.n_layer,
+        fmt::print("  {:<18}{}, of which {} have {} experts each; {} are used for a token\n", "layers", layout.n_layer,
                    account.expert_layers.size(), layout.n_expert, layout.n_expert_used);
     }
     if (layout.n_layer_nextn > 0) {
-        fmt::print("  {:<18}the last {} only predict further tokens\n", "", layout.n_layer_nextn);
+        fmt::print("  {:<18}the last {} predict further tokens and are not run otherwise\n", "", layout.n_layer_nextn);
     }
     print_layers("full attention", layout.full_attention_layers);
     print_layers("windowed", layout.windowed_layers);
     print_layers("recurrent", layout.recurrent_layers);
     if (layout.sliding_window > 0) {
         fmt::print("  {:<18}{} tokens{}\n", "window", layout.sliding_window,
-                   layout.windowed_layers.empty() ? ", in layers that the file does not name" : "");
+                   layout.windowed_layers.empty() ? "; the file does not say in which layers" : "");
     }
 }
 
@@ -150,8 +151,8 @@ void print_experts(const ModelLayout &layout, const WeightAccount &account) {
     fmt::print("\none token\n");
     fmt::print("  {:<18}{} mean, {} largest\n", "one layer", format_bytes(account.layer_bytes_mean),
                format_bytes(account.layer_bytes_max));
-    fmt::print("  {:<18}{}, {} if all experts were of the largest size\n", "all layers",
-               format_bytes(account.token_bytes), format_bytes(account.token_bytes_max));
+    fmt::print("  {:<18}{}; {} if all experts had the largest size\n", "all layers", format_bytes(account.token_bytes),
+               format_bytes(account.token_bytes_max));
     for (const SizeClass &size_class : layout.size_classes) {
         fmt::print("  {:<18}{} slices of {} B\n", "", size_class.n_slices_per_token, size_class.slice_bytes);
     }
@@ -182,9 +183,9 @@ int inspect(const InspectOptions &options) {
 
 void add_inspect(CLI::App &app, CommandBody &body) {
     auto options = std::make_shared<InspectOptions>();
-    CLI::App *command = app.add_subcommand("inspect", "show what a model's weights take, from its metadata alone");
+    CLI::App *command = app.add_subcommand("inspect", "show the sizes of a model's weights; reads only its metadata");
     add_model_flag(*command, options->model);
-    command->add_flag("--json", options->json, "print JSON");
+    command->add_flag("--json", options->json, "print JSON instead of text");
     command->callback([options, &body] { body = [options] { return inspect(*options); }; });
 }
 

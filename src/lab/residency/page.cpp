@@ -134,11 +134,12 @@ class PageHost final : public ModelHost {
         PageLoad load(layout_, *reader, *experts_, *pager_);
         llama_model_params params = model_params(false);
         params.tensor_buft_overrides = placement.overrides();
+        const LoggedErrors logged;
         model_.reset(llama_model_init_from_user(layout_.metadata.get(), on_tensor, &load, params));
         if (model_ == nullptr) {
             throw llama_refused(ErrorKind::model,
                                 fmt::format("{}: llama.cpp cannot build the model", layout_.files.front()),
-                                "make room: the file is mapped twice");
+                                logged, "make room: the file is mapped twice");
         }
         load.load(options);
         layout_.metadata.reset();

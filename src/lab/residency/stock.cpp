@@ -39,9 +39,10 @@ ModelHandle load_as_stock(const std::string &path, Kernels kernels) {
     if (!repacks_experts(kernels) && repacks_resident(kernels)) {
         params.tensor_buft_overrides = experts_plain.data();
     }
+    const LoggedErrors logged;
     ModelHandle model(llama_model_load_from_file(path.c_str(), params));
     if (model == nullptr) {
-        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot load the model", path));
+        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot load the model", path), logged);
     }
     return model;
 }
