@@ -4,9 +4,9 @@
 #include "engine/llama_log.h"
 #include "engine/measure.h"
 #include "engine/params.h"
+#include "machine/cpus.h"
 #include "machine/threads.h"
 
-#include "common.h"
 #include "ggml.h"
 
 #include <malloc.h>
@@ -26,7 +26,7 @@ constexpr uint64_t slack_bytes = 6 * MiB;
 uint32_t threads_to_start(const EngineOptions &options) {
     uint32_t threads = std::max(options.threads, options.threads_batch);
     if (threads == 0) {
-        threads = static_cast<uint32_t>(std::max(1, common_cpu_get_num_math()));
+        threads = usable_cpus().default_threads();
     }
     threads = std::min<uint32_t>(threads, GGML_MAX_N_THREADS) + own_threads - 1; // more are refused later
     if (options.reader.backend == IoBackend::pread) {

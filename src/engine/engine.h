@@ -49,7 +49,7 @@ struct EngineOptions {
     uint32_t sequences = 1;  // that share the context, as llama.cpp's --parallel; a Session uses one
     uint32_t batch_tokens = 2048;
     uint32_t ubatch_tokens = 0; // 0: chosen by the plan, at most 512; without an arena 512
-    uint32_t threads = 0;       // 0: the physical cores this process may use
+    uint32_t threads = 0;       // 0: the cores that affinity mask and CPU quota leave (machine/cpus.h)
     uint32_t threads_batch = 0; // 0: as threads
     std::string cache_type_k = "f16";
     std::string cache_type_v = "f16";

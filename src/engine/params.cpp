@@ -1,6 +1,6 @@
 #include "engine/params.h"
 
-#include "common.h"
+#include "machine/cpus.h"
 
 #include <fmt/format.h>
 
@@ -45,7 +45,7 @@ EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
                                   : static_cast<uint32_t>(std::min<uint64_t>(model_ctx_tokens, ctx_tokens_default_max));
     }
     if (resolved.threads == 0) {
-        resolved.threads = static_cast<uint32_t>(std::max(1, common_cpu_get_num_math()));
+        resolved.threads = usable_cpus().default_threads();
     }
     if (resolved.threads_batch == 0) {
         resolved.threads_batch = resolved.threads;

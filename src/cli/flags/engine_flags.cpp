@@ -140,7 +140,11 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
         ->group(memory);
 
     const std::string computing = "Computing and reading";
-    command.add_option("-t,--threads", flags.threads, "threads for decode (default: physical cores)")->group(computing);
+    command
+        .add_option("-t,--threads", flags.threads,
+                    "threads for decode (default: the physical cores that affinity mask and "
+                    "CPU quota leave)")
+        ->group(computing);
     command.add_option("--threads-batch", flags.threads_batch, "threads for prefill (default: as -t)")
         ->group(computing);
     command

@@ -9,6 +9,7 @@
 #include "cli/plan/expected_hits.h"
 #include "cli/plan/report.h"
 #include "engine/planner.h"
+#include "machine/cpus.h"
 
 #include <fmt/format.h>
 
@@ -203,6 +204,8 @@ PlanReport report_of(const EngineOptions &options, const std::string &trace_path
         trace = trace_for(planner->layout(), trace_path);
     }
     PlanReport report = plan_or_refusal(*planner);
+    report.threads = planner->options().threads;
+    report.threads_bound_by = options.threads == 0 ? usable_cpus().bound_by() : "";
     const ModelLayout layout = planner->take_layout();
     planner.reset(); // what it holds would be overhead in the plan of another
     if (report.machine_suffices) {

@@ -141,6 +141,9 @@ uint64_t footprint(const MemoryPlan &plan) { return lower_bound(plan) + plan.fix
 
 std::string plan_table(const PlanReport &report) {
     std::string text = head_of(report.model);
+    if (!report.threads_bound_by.empty()) {
+        text += fmt::format("threads: {} ({})\n", report.threads, report.threads_bound_by);
+    }
     text += subject_of(report);
     if (!report.refusal || report.smallest_budget_bytes) {
         text += '\n';
@@ -166,6 +169,8 @@ std::string plan_json(const PlanReport &report) {
                  {"ctx_tokens", report.ctx_tokens},
                  {"ubatch_tokens", plan.ubatch_tokens},
                  {"kernels", to_string(report.kernels)},
+                 {"threads", report.threads},
+                 {"threads_bound_by", report.threads_bound_by.empty() ? Json() : Json(report.threads_bound_by)},
                  {"planned_budget_bytes", plan.budget_bytes},
                  {"resident_bytes", plan.fixed.resident},
                  {"arena_bytes", plan.arena_bytes},

@@ -14,6 +14,8 @@
 #include "cli/tune/profile.h"
 #include "engine/engine.h"
 #include "engine/planner.h"
+#include "machine/cpus.h"
+#include "machine/numa.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -78,6 +80,17 @@ void announce_residency(const EngineOptions &options) {
             options.pager.hot_tokens, to_string(options.pager.evict));
     } else if (options.residency == Residency::stock) {
         say("residency stock: no budget; llama.cpp's own loader\n");
+    }
+}
+
+// What larder does otherwise than on a machine of its own.
+void announce_machine(const Engine &engine, const EngineOptions &asked) {
+    const Cpus cpus = usable_cpus();
+    if (asked.threads == 0 && engine.threads() == cpus.default_threads() && !cpus.bound_by().empty()) {
+        say("threads: {} ({})\n", engine.threads(), cpus.bound_by());
+    }
+    if (const std::string note = numa_note(); !note.empty()) {
+        say("NUMA: {}\n", note);
     }
 }
 
@@ -224,6 +237,7 @@ int run(RunFlags &flags) {
     if (!flags.quiet) {
         announce_residency(options);
         say("kernels: {}\n", to_string(engine->kernels()));
+        announce_machine(*engine, options);
     }
     if (!engine->reader_info().notice.empty()) {
         say("note: {}\n", engine->reader_info().notice);

@@ -4,12 +4,12 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "cli/console/stats_file.h"
+#include "machine/cpus.h"
 #include "plan/plan.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -167,11 +167,7 @@ MemoryFlags memory_flags(const EngineOptions &options) {
             {"--reserve", reserve ? std::to_string(*reserve) : "default"}};
 }
 
-uint32_t usable_processors() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1;
-}
+uint32_t usable_processors() { return usable_cpus().processors; }
 
 bool any_profile() {
     std::error_code error;
