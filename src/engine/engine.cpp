@@ -11,6 +11,7 @@
 #include "engine/planner.h"
 #include "engine/resident_weights.h"
 #include "machine/address_limits.h"
+#include "machine/memory_claims.h"
 #include "machine/memory_lock.h"
 #include "machine/out_of_memory.h"
 #include "machine/threads.h"
@@ -81,9 +82,10 @@ bool Engine::Impl::abort_requested(void *impl) {
 std::optional<Error> Engine::Impl::take_failure() { return store != nullptr ? store->take_error() : std::nullopt; }
 
 void Engine::Impl::make_the_plan() {
+    const PlanningTurn turn; // another larder that starts now plans with what this one leaves
     Planner planner(options);
-    if (options.wishes.budget_bytes) {
-        check_context_can_be_measured(planner.options().ctx_tokens, *options.wishes.budget_bytes);
+    if (options.plan.budget_bytes) {
+        check_context_can_be_measured(planner.options().ctx_tokens, *options.plan.budget_bytes);
     }
     const PlannedRun planned = planner.plan();
     planner.check_lock(planned);
@@ -91,6 +93,7 @@ void Engine::Impl::make_the_plan() {
     layout = planner.take_layout();
     placement = planner.take_placement();
     plan = planned.memory;
+    claim = OwnClaim(claimed_bytes(plan));
     kernels = planned.kernels;
     check_threads_can_start(threads_to_start(options)); // while nothing has been read
     if (options.on_plan) {
@@ -114,7 +117,7 @@ void Engine::Impl::watch_pressure() {
         watching.on_resize = [this](const ArenaResize &resize) { options.on_resize(to_string(resize)); };
     }
     uint64_t overcommitted_bytes = 0;
-    if (options.wishes.overcommit) {
+    if (options.plan.overcommit) {
         overcommitted_bytes = plan.budget_bytes - std::min(plan.budget_bytes, probe_memory().usable_bytes);
     }
     watcher = std::make_unique<PressureWatcher>(*store, pressure_bounds(layout, plan, overcommitted_bytes),
@@ -216,7 +219,7 @@ void Engine::Impl::refuse_text_too_long(uint64_t bytes) const {
         throw Error(
             ErrorKind::usage,
             fmt::format("a text of {} is more than a context of {} tokens holds", format_bytes(bytes), ctx_tokens),
-            "shorten it or raise -c");
+            {{RemedyKind::shorter_text, "shorten it or raise -c"}});
     }
 }
 

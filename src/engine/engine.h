@@ -58,7 +58,7 @@ struct EngineOptions {
     // plain. Residency::page takes plain and mixed only.
     std::optional<Kernels> kernels;
     bool logits_for_all = false; // keep logits of every token of a batch, not of the last only
-    PlanWishes wishes;
+    PlanOptions plan;
     ReaderOptions reader;
     PagerOptions pager;       // of Residency::page
     bool lock_memory = false; // --mlock: no page of it is ever swapped out

@@ -6,6 +6,7 @@
 #include "engine/llama_handles.h"
 #include "engine/placement.h"
 #include "engine/route_recorder.h"
+#include "machine/memory_claims.h"
 #include "pager/pager.h"
 #include "pressure/pressure.h"
 
@@ -30,6 +31,7 @@ class Engine::Impl {
     EngineOptions options; // resolved
     ModelLayout layout;
     MemoryPlan plan;
+    OwnClaim claim;                       // of that plan
     Kernels kernels = Kernels::plain;     // chosen
     std::unique_ptr<Placement> placement; // null for stock residency
     std::unique_ptr<Reader> reader;

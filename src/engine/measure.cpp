@@ -103,7 +103,7 @@ void check_context_can_be_measured(uint32_t ctx_tokens, uint64_t most_bytes) {
         throw Error(
             ErrorKind::budget,
             fmt::format("a context of {} tokens (-c) does not fit into {}", ctx_tokens, format_bytes(most_bytes)),
-            "lower -c or raise --ram");
+            {{RemedyKind::shorter_context, "lower -c"}, {RemedyKind::larger_budget, "raise --ram"}});
     }
 }
 
@@ -160,7 +160,7 @@ FixedBytes measure_context(const Measurement &measured, const ModelLayout &layou
     // than these do.
     const uint64_t loading = std::min(ResidentWeights::buffer_bytes(), fixed.resident) + held.metadata_bytes;
     fixed.compute = std::max(fixed.compute, loading - std::min(loading, fixed.kv + with_it));
-    fixed.passing = text_bytes(resolved.ctx_tokens);
+    fixed.transient = text_bytes(resolved.ctx_tokens);
     return fixed;
 }
 

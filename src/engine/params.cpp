@@ -44,6 +44,7 @@ EngineOptions resolve(const EngineOptions &options, uint64_t model_ctx_tokens) {
                                   ? ctx_tokens_default_max
                                   : static_cast<uint32_t>(std::min<uint64_t>(model_ctx_tokens, ctx_tokens_default_max));
     }
+    resolved.ctx_tokens = rounded_context(resolved.ctx_tokens); // as llama.cpp would
     if (resolved.threads == 0) {
         resolved.threads = usable_cpus().default_threads();
     }

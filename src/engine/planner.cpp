@@ -6,6 +6,7 @@
 #include "engine/measure.h"
 #include "engine/params.h"
 #include "machine/address_limits.h"
+#include "machine/memory_claims.h"
 #include "machine/memory_lock.h"
 
 #include <malloc.h>
@@ -52,10 +53,9 @@ class Planner::Impl {
         expert_buffer_type(); // registered before the first model
         layout = open_layout_measured(wanted.model_path, held_.metadata_bytes);
         options = resolve(wanted, layout.context_length);
-        machine = probe_memory();
+        machine = probe_memory("", other_claims());
         if (address_limits().any()) { // to know what they leave, a context has to be measured
-            check_context_can_be_measured(options.ctx_tokens,
-                                          options.wishes.budget_bytes.value_or(machine.usable_bytes));
+            check_context_can_be_measured(options.ctx_tokens, budget_of(options.plan, machine));
             machine = within_address_limits(machine, layout, options);
         }
     }
@@ -72,7 +72,7 @@ class Planner::Impl {
         if (limit_bytes) {
             EngineOptions chosen = with_ubatch(options, planned.memory.ubatch_tokens);
             chosen.kernels = planned.kernels;
-            check_may_lock(*limit_bytes, planned_bytes(planned.memory),
+            check_may_lock(*limit_bytes, planned_bytes(planned.memory) + planned.memory.fixed.transient,
                            addresses_beside_the_plan(layout, chosen).writable);
         }
     }
@@ -122,7 +122,7 @@ class Planner::Impl {
         const auto with_tokens = [&](uint32_t tokens) { return fixed_of(measured, with_ubatch(options, tokens)); };
         const MemoryPlan plan = choose_ubatch(options.ubatch_tokens > 0 ? std::vector{options.ubatch_tokens}
                                                                         : ubatch_candidates(options.ctx_tokens),
-                                              with_tokens, layout, machine, options.wishes);
+                                              with_tokens, layout, machine, options.plan);
         placement = std::move(measured.placement);
         measured.model.reset();
         malloc_trim(0); // what the measurement used goes back before the weights come
@@ -142,16 +142,10 @@ class Planner::Impl {
     // Repacking a slice takes as long as some tens of products with it, so it pays where slices stay; resident matrices
     // always do (docs/kernels.md).
     PlannedRun choose_kernels() {
-        const uint64_t most = options.wishes.budget_bytes.value_or(machine.usable_bytes);
+        const uint64_t most = budget_of(options.plan, machine);
         const auto repacked = most >= layout.routed_bytes ? plan_if_it_fits(Kernels::repacked) : std::nullopt;
-        if (repacked) {
-            bool all_stay = true;
-            for (size_t i = 0; i < repacked->memory.slots.size(); i++) {
-                all_stay = all_stay && repacked->memory.slots[i] >= layout.size_classes[i].n_slices;
-            }
-            if (all_stay) {
-                return *repacked;
-            }
+        if (repacked && holds_all_experts(layout, repacked->memory)) {
+            return *repacked;
         }
         const auto mixed = plan_if_it_fits(Kernels::mixed);
         return mixed ? *mixed : plan_with(Kernels::plain);

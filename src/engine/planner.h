@@ -1,7 +1,7 @@
 // planner.h — what a model would take with these options, without reading a weight of it.
 //
 // A Planner reads the model's metadata and probes the machine once, and then answers how the memory would be shared out
-// under different wishes and contexts. plan() is the decision Engine::open() makes, from the same code. Each new
+// under different options and contexts. plan() is the decision Engine::open() makes, from the same code. Each new
 // context, ubatch or path of kernels costs one look at what llama.cpp would allocate, some milliseconds to tens of
 // them.
 //
@@ -28,7 +28,7 @@ class Planner {
     [[nodiscard]] const Machine &machine() const;
     [[nodiscard]] const EngineOptions &options() const; // resolved
 
-    // The plan with the options' context and wishes. Throws Error(budget) if there is none, or for a context so long
+    // The plan of the options. Throws Error(budget) if there is none, or for a context so long
     // that even asking would take more than the machine can give.
     PlannedRun plan();
     // With --mlock, throws Error(budget) if the process may not lock what that plan holds.

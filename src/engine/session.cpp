@@ -95,7 +95,7 @@ class Session::Impl {
             throw Error(ErrorKind::usage,
                         fmt::format("the prompt has {} tokens, the context {}", tokens.size(),
                                     llama_n_ctx(engine_.context.get())),
-                        "shorten it or raise -c");
+                        {{RemedyKind::shorter_text, "shorten it or raise -c"}});
         }
         first_token_pending_ = true;
         generation_begin_ = Clock::now();

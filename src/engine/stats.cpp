@@ -64,7 +64,7 @@ std::string stats_json(const Engine &engine) {
         {"compute_bytes", plan.fixed.compute},
         {"overhead_bytes", plan.fixed.overhead},
         {"reserve_bytes", plan.reserve_bytes},
-        {"passing_bytes", plan.fixed.passing},
+        {"transient_bytes", plan.fixed.transient},
         {"planned_bytes", planned_bytes(plan)},
         {"floor_bytes", plan.floor_bytes},
         {"slots", slots_by_class(engine, stats.arena)},

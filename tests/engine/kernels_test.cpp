@@ -19,7 +19,7 @@ Kernels planned(const EngineOptions &options) { return plan_only(options).kernel
 TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndMixedWhereTheyDoNot) {
     EngineOptions options = attention_model().options();
     EXPECT_EQ(planned(options), Kernels::repacked);
-    options.wishes.arena_bytes = open_layout(options.model_path).routed_bytes / 2;
+    options.plan.arena_bytes = open_layout(options.model_path).routed_bytes / 2;
     EXPECT_EQ(planned(options), Kernels::mixed);
 }
 
@@ -30,14 +30,14 @@ TEST(ChoiceOfKernels, IsPlainWhereResidentMatricesHaveNoRoomToBeRepacked) {
     }
     const SmallModel model("--arch qwen3 --quant q4_0 --embd 1024 --vocab 65536");
     EngineOptions options = model.options();
-    options.wishes.reserve_bytes = 0;
+    options.plan.reserve_bytes = 0;
     options.kernels = Kernels::plain;
     const FixedBytes plain = plan_only(options).memory.fixed;
     const uint64_t embedding_bytes = open_layout(model.path()).find("token_embd.weight")->extent.bytes;
-    options.wishes.budget_bytes = plain.resident + plain.kv + plain.compute + plain.overhead + embedding_bytes / 2;
+    options.plan.budget_bytes = plain.resident + plain.kv + plain.compute + plain.overhead + embedding_bytes / 2;
     options.kernels.reset();
     EXPECT_EQ(planned(options), Kernels::plain);
-    *options.wishes.budget_bytes += embedding_bytes;
+    *options.plan.budget_bytes += embedding_bytes;
     EXPECT_EQ(planned(options), Kernels::repacked);
 }
 

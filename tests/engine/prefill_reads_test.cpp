@@ -47,7 +47,7 @@ TEST_P(PrefillReads, EachDistinctSliceOnceInAnArenaOfThisPercentOfALayersExperts
     options.batch_tokens = 64;
     options.ubatch_tokens = 64;
     options.trace_path = model.path() + ".trace";
-    options.wishes.arena_bytes = layout.routed_bytes / layout.n_layer * static_cast<uint64_t>(GetParam()) / 100;
+    options.plan.arena_bytes = layout.routed_bytes / layout.n_layer * static_cast<uint64_t>(GetParam()) / 100;
     const std::unique_ptr<Engine> engine = Engine::open(options);
     Session session(*engine, greedy());
     session.prefill(some_tokens(64, engine->n_vocab()));

@@ -14,7 +14,7 @@ EngineOptions with_smallest_arena(const SmallModel &model) {
     for (const SizeClass &size_class : open_layout(model.path()).size_classes) {
         floor_bytes += size_class.n_slices_per_token * size_class.slot_bytes;
     }
-    options.wishes.arena_bytes = floor_bytes;
+    options.plan.arena_bytes = floor_bytes;
     return options;
 }
 
@@ -116,8 +116,8 @@ TEST(Plan, CoversWhatTheProcessHoldsAfterOpeningAndAfterRunning) {
         options.ctx_tokens = 2048;
         options.batch_tokens = 256;
         options.ubatch_tokens = 256;
-        options.wishes.budget_bytes = 400 * MiB;
-        options.wishes.overcommit = true;
+        options.plan.budget_bytes = 400 * MiB;
+        options.plan.overcommit = true;
         const auto engine = Engine::open(options);
         const MemoryPlan &plan = engine->plan();
         EXPECT_EQ(plan.budget_bytes, 400 * MiB);
@@ -141,7 +141,7 @@ TEST(Plan, CountsTheResidentWeightsToTheByte) {
 
 TEST(Plan, RefusesABudgetBelowTheFloorBeforeItReadsAnyWeight) {
     EngineOptions options = attention_model().options();
-    options.wishes.budget_bytes = 1 * MiB;
+    options.plan.budget_bytes = 1 * MiB;
     bool began = false;
     options.progress = [&](uint64_t /*done*/, uint64_t /*total*/) { began = true; };
     EXPECT_EQ(error_of([&] { Engine::open(options); }).kind(), ErrorKind::budget);

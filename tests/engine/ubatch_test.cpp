@@ -15,9 +15,9 @@ EngineOptions chosen_by_the_plan() {
     options.batch_tokens = 2048;
     options.ubatch_tokens = 0;
     options.kernels = Kernels::plain;
-    options.wishes.reserve_bytes = 0;
-    options.wishes.overcommit = true;
-    options.wishes.budget_bytes = GiB;
+    options.plan.reserve_bytes = 0;
+    options.plan.overcommit = true;
+    options.plan.budget_bytes = GiB;
     return options;
 }
 
@@ -31,7 +31,7 @@ EngineOptions with_little_more_than_the_floor(uint64_t bytes) {
     EngineOptions options = chosen_by_the_plan();
     malloc_trim(0); // what other tests left would count as overhead now and be gone in the next plan
     const MemoryPlan plan = plan_only(with_ubatch_of(options, 32)).memory;
-    options.wishes.budget_bytes = plan.budget_bytes - plan.spare_bytes - plan.arena_bytes + plan.floor_bytes + bytes;
+    options.plan.budget_bytes = plan.budget_bytes - plan.spare_bytes - plan.arena_bytes + plan.floor_bytes + bytes;
     return options;
 }
 
@@ -94,14 +94,14 @@ TEST(ChoiceOfUbatch, OfStockIsLlamaCppsDefault) {
 
 TEST(ChoiceOfUbatch, ABudgetThatARefusalNamesIsAccepted) {
     EngineOptions options = with_little_more_than_the_floor(0);
-    *options.wishes.budget_bytes -= 8 * MiB;
+    *options.plan.budget_bytes -= 8 * MiB;
     const Error error = error_of([&] { plan_only(options); });
     EXPECT_EQ(error.kind(), ErrorKind::budget);
-    const size_t at = error.remedy().find("--ram ");
-    ASSERT_NE(at, std::string::npos) << error.what();
-    options.wishes.budget_bytes = std::stoull(error.remedy().substr(at + 6)) * MiB;
+    const Remedy *const larger = error.find_remedy(RemedyKind::larger_budget);
+    ASSERT_NE(larger, nullptr) << error.what();
+    options.plan.budget_bytes = larger->amount;
     const auto engine = Engine::open(options);
-    EXPECT_EQ(engine->plan().budget_bytes, *options.wishes.budget_bytes);
+    EXPECT_EQ(engine->plan().budget_bytes, *options.plan.budget_bytes);
     EXPECT_LT(engine->ubatch_tokens(), 512U);
 }
 

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/console/terminal.h"
 #include "cli/flags/engine_flags.h"
+#include "machine/memory_claims.h"
 #include "plan/plan.h"
 
 #include <fmt/format.h>
@@ -78,7 +79,7 @@ int calibrate(const CalibrateFlags &flags) {
     const EngineOptions options = engine_options(flags.engine, flags.ram);
     Calibration calibration;
     calibration.model_path = open_layout(options.model_path).files.front(); // what is no model is said once
-    calibration.budget_bytes = options.wishes.budget_bytes.value_or(probe_machine().usable_bytes);
+    calibration.budget_bytes = budget_of(options.plan, probe_machine("", other_claims()));
     for (const uint64_t reserve : reserves_of(flags, calibration.budget_bytes)) {
         calibration.reserves.push_back(measured_with(flags.engine, calibration.budget_bytes, reserve));
     }

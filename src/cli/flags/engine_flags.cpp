@@ -2,7 +2,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "plan/plan.h"
+#include "machine/machine.h"
+#include "machine/memory_claims.h"
 
 #include <fmt/format.h>
 
@@ -38,17 +39,17 @@ template <typename Value> std::vector<std::string> names_of(const std::map<std::
     return names;
 }
 
-// "50%": of what the machine can give now.
+// "50%": of what the machine gives now and no other larder process has claimed.
 uint64_t budget_from(const std::string &ram) {
     if (ram.ends_with('%')) {
         const double share = parse_percent(ram, "--ram");
-        return static_cast<uint64_t>(share * static_cast<double>(probe_machine().usable_bytes));
+        return static_cast<uint64_t>(share * static_cast<double>(probe_machine("", other_claims()).unclaimed_bytes()));
     }
     uint64_t bytes = 0;
     try {
         bytes = parse_bytes(ram, "--ram");
     } catch (const Error &error) {
-        throw Error(error.kind(), error.message(), "write it like 8G, 8GiB, 8192M or 50%");
+        throw error.with_remedies({{RemedyKind::other, "write it like 8G, 8GiB, 8192M or 50%"}});
     }
     if (bytes < MiB) {
         throw Error(ErrorKind::usage, fmt::format("--ram: '{}' is {}", ram, format_bytes(bytes)),
@@ -115,7 +116,9 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
     EngineOptions &options = flags.options;
     const std::string memory = "Model and memory";
     add_model_flag(command, options.model_path)->group(memory);
-    command.add_option("-c,--ctx-size", options.ctx_tokens, "context in tokens (default: the model's, at most 4096)")
+    command
+        .add_option("-c,--ctx-size", options.ctx_tokens,
+                    "context in tokens, rounded up to a multiple of 256 (default: the model's, at most 4096)")
         ->group(memory);
     command
         .add_option("--parallel", options.sequences,
@@ -129,7 +132,7 @@ void add_engine_flags(CLI::App &command, EngineFlags &flags) {
         ->group(memory);
     command.add_option("--arena", flags.arena, "at most this much of the budget for experts (default: all there is)")
         ->group(memory);
-    command.add_flag("--overcommit", options.wishes.overcommit, "accept a budget above what the machine can give")
+    command.add_flag("--overcommit", options.plan.overcommit, "accept a budget above what the machine can give")
         ->group(memory);
     command.add_flag("--mlock", options.lock_memory, "keep all of it out of swap")->group(memory);
     command.add_option("--cache-type-k,--ctk", options.cache_type_k, "type of the K cache")
@@ -181,13 +184,13 @@ EngineOptions engine_options(const EngineFlags &flags, const std::string &ram) {
     options.reader = reader_options(flags.io_backend, flags.direct_io);
     options.reader.depth = flags.io_depth;
     if (!ram.empty()) {
-        options.wishes.budget_bytes = budget_from(ram);
+        options.plan.budget_bytes = budget_from(ram);
     }
     if (!flags.reserve.empty()) {
-        options.wishes.reserve_bytes = flags.reserve == "0" ? 0 : parse_bytes(flags.reserve, "--reserve");
+        options.plan.reserve_bytes = flags.reserve == "0" ? 0 : parse_bytes(flags.reserve, "--reserve");
     }
     if (!flags.arena.empty()) {
-        options.wishes.arena_bytes = parse_bytes(flags.arena, "--arena");
+        options.plan.arena_bytes = parse_bytes(flags.arena, "--arena");
     }
     return options;
 }
@@ -227,7 +230,7 @@ std::vector<std::string> as_arguments(const EngineFlags &flags) {
     if (flags.io_depth > 0) {
         arguments.insert(arguments.end(), {"--io-depth", std::to_string(flags.io_depth)});
     }
-    if (options.wishes.overcommit) {
+    if (options.plan.overcommit) {
         arguments.emplace_back("--overcommit");
     }
     if (options.lock_memory) {

@@ -33,6 +33,7 @@ struct PlanReport {
     PlannedModel model;
     std::vector<SizeClass> size_classes;
     uint32_t ctx_tokens = 0;
+    uint32_t ctx_asked_tokens = 0; // -c; 0: none
     // If it is refused: of the smallest budget that works, or of what the machine gives where that is enough.
     MemoryPlan memory;
     Kernels kernels = Kernels::plain;

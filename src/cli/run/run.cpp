@@ -62,11 +62,11 @@ void announce(const ModelLayout &layout, const MemoryPlan &plan, uint32_t ctx_to
         say("a dense model: there are no routed experts to stream, all weights are resident; ubatch {}\n",
             plan.ubatch_tokens);
     } else {
-        const bool all = plan.arena_bytes >= layout.routed_bytes;
         say("resident {}, KV {}, compute {} (ubatch {}), overhead {}, reserve {}, arena {} for {} of experts{}\n",
             format_bytes(plan.fixed.resident), format_bytes(plan.fixed.kv), format_bytes(plan.fixed.compute),
             plan.ubatch_tokens, format_bytes(plan.fixed.overhead), format_bytes(plan.reserve_bytes),
-            format_bytes(plan.arena_bytes), format_bytes(layout.routed_bytes), all ? ": all fit" : "");
+            format_bytes(plan.arena_bytes), format_bytes(layout.routed_bytes),
+            holds_all_experts(layout, plan) ? ": all fit" : "");
     }
     if (layout.context_length > 0 && ctx_tokens > layout.context_length) {
         say("note: the model was made for contexts of {} tokens\n", layout.context_length);
@@ -83,8 +83,11 @@ void announce_residency(const EngineOptions &options) {
     }
 }
 
-// What larder does otherwise than on a machine of its own.
-void announce_machine(const Engine &engine, const EngineOptions &asked) {
+// What larder does otherwise than it was asked to, or than on a machine of its own.
+void announce_differences(const Engine &engine, const EngineOptions &asked) {
+    if (asked.ctx_tokens > 0 && engine.ctx_tokens() != asked.ctx_tokens) {
+        say("note: {}\n", rounded_context_note(asked.ctx_tokens));
+    }
     const Cpus cpus = usable_cpus();
     if (asked.threads == 0 && engine.threads() == cpus.default_threads() && !cpus.bound_by().empty()) {
         say("threads: {} ({})\n", engine.threads(), cpus.bound_by());
@@ -237,7 +240,7 @@ int run(RunFlags &flags) {
     if (!flags.quiet) {
         announce_residency(options);
         say("kernels: {}\n", to_string(engine->kernels()));
-        announce_machine(*engine, options);
+        announce_differences(*engine, options);
     }
     if (!engine->reader_info().notice.empty()) {
         say("note: {}\n", engine->reader_info().notice);

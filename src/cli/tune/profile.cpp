@@ -128,15 +128,6 @@ struct ProfileReader {
     }
 };
 
-// The floor of a plan.
-uint64_t bytes_of_token(const ModelLayout &layout) {
-    uint64_t bytes = 0;
-    for (const SizeClass &size_class : layout.size_classes) {
-        bytes += std::min(size_class.n_slices_per_token, size_class.n_slices) * size_class.slot_bytes;
-    }
-    return bytes;
-}
-
 std::string flash_attention_name(FlashAttention wanted) {
     return wanted == FlashAttention::automatic ? "auto" : wanted == FlashAttention::on ? "on" : "off";
 }
@@ -158,7 +149,7 @@ std::string memory_mismatch(const TuneProfile &profile, uint32_t ctx_tokens, con
 } // namespace
 
 MemoryFlags memory_flags(const EngineOptions &options) {
-    const std::optional<uint64_t> &reserve = options.wishes.reserve_bytes;
+    const std::optional<uint64_t> &reserve = options.plan.reserve_bytes;
     return {{"-np", std::to_string(options.sequences)},
             {"-ctk", options.cache_type_k},
             {"-ctv", options.cache_type_v},
@@ -225,7 +216,7 @@ std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayo
         reader.number<uint32_t>("ubatch_tokens", 1, std::min(profile.ctx_tokens, ubatch_tokens_max));
     profile.tuning.io_depth = reader.number<uint32_t>("io_depth", 1, io_depth_max);
     profile.tuning.arena_bytes = reader.number<uint64_t>("arena_bytes", 0, all_experts_bytes(layout));
-    if (profile.tuning.arena_bytes > 0 && profile.tuning.arena_bytes < bytes_of_token(layout)) {
+    if (profile.tuning.arena_bytes > 0 && profile.tuning.arena_bytes < floor_bytes(layout)) {
         throw no_profile(path, "its arena_bytes do not hold one token's experts");
     }
     return profile.processors == usable_processors() ? std::optional(profile) : std::nullopt;
@@ -235,7 +226,7 @@ AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path
                              EngineOptions &options) {
     const std::string mismatch = memory_mismatch(profile, ctx_tokens, options);
     const bool open_ubatch = options.ubatch_tokens == 0;
-    const bool open_arena = !options.wishes.arena_bytes && profile.tuning.arena_bytes > 0;
+    const bool open_arena = !options.plan.arena_bytes && profile.tuning.arena_bytes > 0;
     std::string told;
     const auto tell = [&told](const std::string &what) { told += (told.empty() ? "" : ", ") + what; };
     if (options.threads == 0) {
@@ -247,7 +238,7 @@ AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path
         tell(fmt::format("ubatch {}", options.ubatch_tokens));
     }
     if (open_arena && mismatch.empty()) {
-        options.wishes.arena_bytes = profile.tuning.arena_bytes;
+        options.plan.arena_bytes = profile.tuning.arena_bytes;
         tell(fmt::format("arena at most {}", format_bytes(profile.tuning.arena_bytes)));
     }
     if (options.reader.depth == 0) {
