@@ -59,7 +59,7 @@ Side open_side(const Flags &flags, Residency residency, Kernels kernels) {
     options.model.context.ctx_tokens = flags.prefill + flags.decode + 8;
     options.model.context.ubatch_tokens = flags.prefill;
     if (!flags.arena.empty() && residency == Residency::arena) {
-        options.runtime.wishes.arena_bytes = parse_bytes(flags.arena, "--arena");
+        options.runtime.plan.arena_bytes = parse_bytes(flags.arena, "--arena");
     }
     Side side{fmt::format("{} {}", residency == Residency::stock ? "stock" : "larder", to_string(kernels)),
               open_as(options),

@@ -49,9 +49,33 @@ int exit_code(ErrorKind kind) {
     }
 }
 
-Error::Error(ErrorKind kind, std::string what, std::string remedy)
-    : kind_(kind), message_(printable(what)), remedy_(printable(remedy)),
+namespace {
+
+std::vector<Remedy> one_or_none(std::string text) {
+    std::vector<Remedy> remedies;
+    if (!text.empty()) {
+        remedies.push_back({RemedyKind::other, std::move(text)});
+    }
+    return remedies;
+}
+
+std::string joined(const std::vector<Remedy> &remedies) {
+    std::string text;
+    for (const Remedy &remedy : remedies) {
+        text += text.empty() ? "" : ", or ";
+        text += printable(remedy.text);
+    }
+    return text;
+}
+
+} // namespace
+
+Error::Error(ErrorKind kind, std::string what, std::vector<Remedy> remedies)
+    : kind_(kind), message_(printable(what)), remedies_(std::move(remedies)), remedy_(joined(remedies_)),
       line_(remedy_.empty() ? message_ : fmt::format("{}; {}", message_, remedy_)) {}
+
+Error::Error(ErrorKind kind, std::string what, std::string remedy)
+    : Error(kind, std::move(what), one_or_none(std::move(remedy))) {}
 
 Error Error::from_errno(int errno_value, std::string_view doing, std::string remedy) {
     return {ErrorKind::io, fmt::format("{}: {}", doing, std::generic_category().message(errno_value)),
@@ -59,7 +83,30 @@ Error Error::from_errno(int errno_value, std::string_view doing, std::string rem
 }
 
 Error Error::within(std::string_view context) const {
-    return {kind_, fmt::format("{}: {}", context, message_), remedy_};
+    return {kind_, fmt::format("{}: {}", context, message_), remedies_};
+}
+
+Error Error::with_remedy(Remedy remedy) const {
+    std::vector<Remedy> remedies = remedies_;
+    remedies.push_back(std::move(remedy));
+    return with_remedies(std::move(remedies));
+}
+
+Error Error::without_remedies(RemedyKind kind) const {
+    std::vector<Remedy> remedies = remedies_;
+    std::erase_if(remedies, [kind](const Remedy &remedy) { return remedy.kind == kind; });
+    return with_remedies(std::move(remedies));
+}
+
+Error Error::with_remedies(std::vector<Remedy> remedies) const { return {kind_, message_, std::move(remedies)}; }
+
+const Remedy *Error::find_remedy(RemedyKind kind) const noexcept {
+    for (const Remedy &remedy : remedies_) {
+        if (remedy.kind == kind) {
+            return &remedy;
+        }
+    }
+    return nullptr;
 }
 
 } // namespace larder

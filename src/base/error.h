@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace larder {
 
@@ -34,9 +36,32 @@ inline constexpr size_t quoted_characters_max = 80;
 // The exit code of the process for an error of this kind: 2 for usage, 3 for budget, otherwise 1.
 int exit_code(ErrorKind kind);
 
+// What a remedy changes, for code that adds or removes remedies further up.
+enum class RemedyKind {
+    other,
+    larger_budget,   // amount: bytes of the smallest budget that works
+    smaller_budget,  // amount: bytes of the largest budget that the machine gives
+    other_machine,   // make room, raise a limit, or accept the risk
+    shorter_context, // amount: tokens that fit, 0 where that is not known
+    smaller_model,
+    smaller_reserve,
+    cache_share, // amount: tenths of a percent
+    arena,       // amount: bytes
+    shorter_text,
+};
+
+// One of the things that the user can do.
+struct Remedy {
+    RemedyKind kind = RemedyKind::other;
+    std::string text;    // a clause in the imperative: "lower -c"
+    uint64_t amount = 0; // what the text names, in the unit of its kind
+};
+
 class Error : public std::exception {
   public:
-    // `what` is one line without a full stop; `remedy` is what the user can do, or empty where nothing is to be done.
+    // `what` is one line without a full stop; `remedies` are what the user can do, the best first.
+    Error(ErrorKind kind, std::string what, std::vector<Remedy> remedies);
+    // With one remedy, or none where the text is empty.
     Error(ErrorKind kind, std::string what, std::string remedy = {});
 
     // An io error that names the errno value as text.
@@ -44,9 +69,17 @@ class Error : public std::exception {
 
     // The same error with "context: " before its text.
     [[nodiscard]] Error within(std::string_view context) const;
+    // The same error with one more remedy, without those of a kind, and with others.
+    [[nodiscard]] Error with_remedy(Remedy remedy) const;
+    [[nodiscard]] Error without_remedies(RemedyKind kind) const;
+    [[nodiscard]] Error with_remedies(std::vector<Remedy> remedies) const;
 
     [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
     [[nodiscard]] const std::string &message() const noexcept { return message_; }
+    [[nodiscard]] const std::vector<Remedy> &remedies() const noexcept { return remedies_; }
+    // The first of a kind; null if there is none. Valid as long as the Error.
+    [[nodiscard]] const Remedy *find_remedy(RemedyKind kind) const noexcept;
+    // All remedies in one text: "a, or b, or c".
     [[nodiscard]] const std::string &remedy() const noexcept { return remedy_; }
     // "message; remedy" in one line. Valid as long as the Error.
     [[nodiscard]] const char *what() const noexcept override { return line_.c_str(); }
@@ -54,6 +87,7 @@ class Error : public std::exception {
   private:
     ErrorKind kind_;
     std::string message_;
+    std::vector<Remedy> remedies_;
     std::string remedy_;
     std::string line_;
 };

@@ -52,6 +52,7 @@ Machine within_limits(const Machine &machine, const AddressLimits &limits, const
             least = {above(*bound.limit, bound.idle), bound.name, bound.ulimit, bound.idle};
         }
     }
+    least.claimed_bytes = above(least.usable_bytes, machine.unclaimed_bytes()); // nobody else takes of these limits
     return least;
 }
 

@@ -16,20 +16,33 @@ namespace larder {
 
 namespace {
 
-void bound(Machine &machine, uint64_t usable_bytes, const std::string &source) {
+// Both what may be used, and what of it is not claimed, are the least of all bounds; not always of the same one.
+void bound(Machine &machine, uint64_t usable_bytes, uint64_t claimed_bytes, const std::string &source) {
+    const uint64_t unclaimed =
+        std::min(machine.unclaimed_bytes(), usable_bytes - std::min(usable_bytes, claimed_bytes));
     if (usable_bytes < machine.usable_bytes) {
-        machine = {usable_bytes, source};
+        machine.usable_bytes = usable_bytes;
+        machine.source = source;
     }
+    machine.claimed_bytes = machine.usable_bytes - std::min(machine.usable_bytes, unclaimed);
 }
 
-Machine available(const std::string &root) {
+Machine available(const std::string &root, std::span<const MemoryClaim> claims) {
+    Machine machine;
     const auto available_kib = KeyedFile(root + "/proc/meminfo").find("MemAvailable");
     if (available_kib) {
-        return {*available_kib * KiB + anonymous_bytes(root), "MemAvailable"};
+        machine = {*available_kib * KiB + anonymous_bytes(root), "MemAvailable"};
+    } else {
+        const long pages = ::sysconf(_SC_PHYS_PAGES);
+        const long page_bytes = ::sysconf(_SC_PAGESIZE);
+        machine = {static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes), "physical memory"};
     }
-    const long pages = ::sysconf(_SC_PHYS_PAGES);
-    const long page_bytes = ::sysconf(_SC_PAGESIZE);
-    return {static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes), "physical memory"};
+    uint64_t claimed = 0;
+    for (const MemoryClaim &claim : claims) {
+        claimed += claim.missing_bytes;
+    }
+    machine.claimed_bytes = std::min(claimed, machine.usable_bytes);
+    return machine;
 }
 
 // The kernel takes back page cache before it kills; but not what others in the group hold otherwise.
@@ -76,9 +89,18 @@ uint64_t precharged_of(const StatNames &names, const Cgroup &group, const KeyedF
     return std::min(used - std::min(used, sum), cpus * precharged_bytes_per_cpu);
 }
 
+uint64_t claimed_in(const std::string &root, const Cgroup &group, std::span<const MemoryClaim> claims) {
+    uint64_t bytes = 0;
+    for (const MemoryClaim &claim : claims) {
+        bytes += is_member(root, claim.pid, group) ? claim.missing_bytes : 0;
+    }
+    return bytes;
+}
+
 // What this process holds is read last: while it fills its arena it grows in between, which must not look like memory
 // that others hold.
-void bound_by_group(Machine &machine, const Cgroup &group, const std::string &root) {
+void bound_by_group(Machine &machine, const Cgroup &group, const std::string &root,
+                    std::span<const MemoryClaim> claims) {
     const StatNames &names = group.version == CgroupVersion::v1 ? names_v1 : names_v2;
     const uint64_t used = read_number(memory_usage_path(group)).value_or(0);
     const KeyedFile stat(group.directory + "/memory.stat");
@@ -87,28 +109,29 @@ void bound_by_group(Machine &machine, const Cgroup &group, const std::string &ro
         reclaimable += stat.find(key).value_or(0);
     }
     const uint64_t own = anonymous_bytes(root);
+    const uint64_t claimed = claimed_in(root, group, claims);
     for (const CgroupLimit &limit : memory_limits(group)) {
-        bound(machine, usable_of(limit.bytes, used, reclaimable, own),
+        bound(machine, usable_of(limit.bytes, used, reclaimable, own), claimed,
               std::string("cgroup ") + limit.file + " of " + group.path);
     }
     // v1 repeats here the smallest limit above, also of ancestors that a container does not see.
     if (const auto inherited = stat.find("hierarchical_memory_limit")) {
-        bound(machine, usable_of(*inherited, used, reclaimable, own), "cgroup limit above " + group.path);
+        bound(machine, usable_of(*inherited, used, reclaimable, own), claimed, "cgroup limit above " + group.path);
     }
 }
 
 } // namespace
 
-Machine probe_memory(const std::string &root) {
-    Machine machine = available(root);
+Machine probe_memory(const std::string &root, std::span<const MemoryClaim> claims) {
+    Machine machine = available(root, claims);
     for (const Cgroup &group : memory_cgroups(root)) {
-        bound_by_group(machine, group, root);
+        bound_by_group(machine, group, root, claims);
     }
     return machine;
 }
 
-Machine probe_machine(const std::string &root) {
-    return within_limits(probe_memory(root), address_limits(), idle_addresses(root));
+Machine probe_machine(const std::string &root, std::span<const MemoryClaim> claims) {
+    return within_limits(probe_memory(root, claims), address_limits(), idle_addresses(root));
 }
 
 } // namespace larder

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "machine/numa.h"
 #include "machine/out_of_memory.h"
 #include "machine/threads.h"
 
@@ -80,6 +81,7 @@ void set_up_process(char *const *argv) {
     }
     set_thread_stacks();
     set_up_heap();
+    interleave_memory();
 }
 
 } // namespace larder

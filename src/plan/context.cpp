@@ -1,5 +1,8 @@
 // How long a context fits.
+#include "base/bytes.h"
 #include "plan/plan.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -25,6 +28,18 @@ uint32_t crossing(const Point &a, const Point &b, uint64_t budget_bytes) {
 }
 
 } // namespace
+
+uint32_t rounded_context(uint32_t asked_tokens) {
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(align_up(asked_tokens, ctx_tokens_step), align_down(UINT32_MAX, ctx_tokens_step)));
+}
+
+std::string rounded_context_note(uint32_t asked_tokens) {
+    const uint32_t tokens = rounded_context(asked_tokens);
+    return tokens == asked_tokens ? ""
+                                  : fmt::format("-c {} becomes {}: llama.cpp's contexts are multiples of {} tokens",
+                                                asked_tokens, tokens, ctx_tokens_step);
+}
 
 std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t budget_bytes, const NeedOfContext &need_of) {
     uint32_t high = refused_tokens / ctx_tokens_step + (refused_tokens % ctx_tokens_step > 0 ? 1 : 0); // does not fit

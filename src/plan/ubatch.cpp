@@ -19,15 +19,6 @@ bool leaves_enough(uint64_t arena_bytes, uint64_t arena_bytes_max) {
     return arena_bytes >= arena_bytes_max - arena_bytes_max / 8;
 }
 
-bool holds_all(const MemoryPlan &plan, const ModelLayout &layout) {
-    for (size_t i = 0; i < plan.slots.size(); i++) {
-        if (plan.slots[i] < layout.size_classes[i].n_slices) {
-            return false;
-        }
-    }
-    return true;
-}
-
 } // namespace
 
 std::vector<uint32_t> ubatch_candidates(uint32_t ctx_tokens) {
@@ -41,10 +32,10 @@ std::vector<uint32_t> ubatch_candidates(uint32_t ctx_tokens) {
 }
 
 MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfUbatch &fixed_of,
-                         const ModelLayout &layout, const Machine &machine, const PlanWishes &wishes) {
+                         const ModelLayout &layout, const Machine &machine, const PlanOptions &options) {
     LARDER_CHECK(!candidates.empty());
     const auto plan_of = [&](uint32_t tokens) {
-        MemoryPlan plan = make_plan(layout, fixed_of(tokens), machine, wishes);
+        MemoryPlan plan = make_plan(layout, fixed_of(tokens), machine, options);
         plan.ubatch_tokens = tokens;
         return plan;
     };
@@ -62,14 +53,14 @@ MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfU
         return plan_of(candidates.front());
     }
     std::optional<MemoryPlan> plan = plan_if_it_fits(candidates.front());
-    if (plan && holds_all(*plan, layout)) {
+    if (plan && holds_all_experts(layout, *plan)) {
         return *plan;
     }
     MemoryPlan smallest = plan_of(candidates.back()); // its refusal is the one that counts
-    const bool all_can_stay = holds_all(smallest, layout);
+    const bool all_can_stay = holds_all_experts(layout, smallest);
     for (size_t i = 1; i < candidates.size(); i++) {
-        if (plan &&
-            (all_can_stay ? holds_all(*plan, layout) : leaves_enough(plan->arena_bytes, smallest.arena_bytes))) {
+        if (plan && (all_can_stay ? holds_all_experts(layout, *plan)
+                                  : leaves_enough(plan->arena_bytes, smallest.arena_bytes))) {
             return *plan;
         }
         plan = i + 1 < candidates.size() ? plan_if_it_fits(candidates[i]) : smallest;

@@ -119,14 +119,13 @@ PressureBounds pressure_bounds(std::span<const SizeClass> size_classes, const Me
                                uint64_t overcommitted_bytes) {
     PressureBounds bounds;
     bounds.budget_bytes = plan.budget_bytes;
-    bounds.fixed_bytes = plan.fixed.resident + plan.fixed.kv + plan.fixed.compute + plan.fixed.overhead;
+    bounds.fixed_bytes = planned_bytes(plan) - plan.arena_bytes;
     bounds.reserve_bytes = plan.reserve_bytes;
     bounds.overcommitted_bytes = overcommitted_bytes;
     LARDER_CHECK(plan.slots.size() == size_classes.size());
     for (size_t i = 0; i < plan.slots.size(); ++i) {
         const SizeClass &c = size_classes[i];
-        bounds.classes.push_back(
-            {c.slot_bytes, std::min({c.n_slices_per_token, c.n_slices, plan.slots[i]}), plan.slots[i]});
+        bounds.classes.push_back({c.slot_bytes, std::min(floor_slots(c), plan.slots[i]), plan.slots[i]});
     }
     return bounds;
 }

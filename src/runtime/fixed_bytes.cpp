@@ -76,7 +76,7 @@ FixedBytes fixed_of_model(const ModelLayout &layout, Kernels kernels, const Mode
     fixed.overhead = context.process_bytes +
                      computed_graph_bytes(context.process_bytes, resolved.ctx_tokens, model.n_vocab) +
                      resolved.sequences * model.n_vocab * candidate_bytes;
-    fixed.passing = text_bytes(resolved.ctx_tokens);
+    fixed.transient = text_bytes(resolved.ctx_tokens);
     return fixed;
 }
 
@@ -87,7 +87,7 @@ FixedBytes fixed_of_process(std::span<const FixedBytes> models, const HeldBytes 
         all.kv += model.kv;
         all.compute += model.compute;
         all.overhead += model.overhead;
-        all.passing = std::max(all.passing, model.passing); // one text at a time
+        all.transient = std::max(all.transient, model.transient); // one text at a time
     }
     // What weights are read with, and the metadata, are gone before the last context and what comes with it; where they
     // take more than these do, the compute buffers are not there yet.

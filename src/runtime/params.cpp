@@ -2,10 +2,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "machine/cpus.h"
+#include "plan/plan.h"
 #include "runtime/generation.h"
 #include "runtime/llama_log.h"
-
-#include "common.h"
 
 #include <fmt/format.h>
 
@@ -64,9 +64,9 @@ uint32_t ctx_tokens_of(const ContextSpec &spec, uint64_t model_ctx_tokens) {
 
 ContextSpec resolve(const ContextSpec &spec, uint64_t model_ctx_tokens) {
     ContextSpec resolved = spec;
-    resolved.ctx_tokens = ctx_tokens_of(spec, model_ctx_tokens);
+    resolved.ctx_tokens = rounded_context(ctx_tokens_of(spec, model_ctx_tokens)); // as llama.cpp would
     if (resolved.threads == 0) {
-        resolved.threads = static_cast<uint32_t>(std::max(1, common_cpu_get_num_math()));
+        resolved.threads = usable_cpus().default_threads();
     }
     if (resolved.threads_batch == 0) {
         resolved.threads_batch = resolved.threads;

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "compute/compute.h"
+#include "machine/memory_claims.h"
 #include "machine/memory_lock.h"
 #include "machine/process_memory.h"
 #include "runtime/address_needs.h"
@@ -53,7 +54,7 @@ void check_contexts_can_be_measured(uint64_t ctx_tokens, uint64_t most_bytes) {
         throw Error(
             ErrorKind::budget,
             fmt::format("a context of {} tokens (-c) does not fit into {}", ctx_tokens, format_bytes(most_bytes)),
-            "lower -c or raise --ram");
+            {{RemedyKind::shorter_context, "lower -c"}, {RemedyKind::larger_budget, "raise --ram"}});
     }
 }
 
@@ -80,12 +81,12 @@ class Planner::Impl {
             spec.context = resolve(spec.context, layouts.back().context_length);
         }
         classes_ = all_classes(layouts);
-        machine = probe_memory();
-        if (options.wishes.budget_bytes) {
-            check_contexts_can_be_measured(ctx_tokens(), *options.wishes.budget_bytes);
+        machine = probe_memory("", other_claims());
+        if (options.plan.budget_bytes) {
+            check_contexts_can_be_measured(ctx_tokens(), *options.plan.budget_bytes);
         }
         if (address_limits().any()) { // to know what they leave, contexts have to be measured
-            check_contexts_can_be_measured(ctx_tokens(), options.wishes.budget_bytes.value_or(machine.usable_bytes));
+            check_contexts_can_be_measured(ctx_tokens(), budget_of(options.plan, machine));
             const std::vector<Kernels> kernels = named_or(Kernels::plain);
             build(kernels);
             machine = within_limits(machine, address_limits(), idle_with(kernels, ubatches_or_largest()));
@@ -113,7 +114,8 @@ class Planner::Impl {
             ubatches.push_back(model.context.ubatch_tokens);
         }
         build(kernels);
-        check_may_lock(*limit_bytes, planned_bytes(plan.memory), idle_with(kernels, ubatches).writable);
+        check_may_lock(*limit_bytes, planned_bytes(plan.memory) + plan.memory.fixed.transient,
+                       idle_with(kernels, ubatches).writable);
     }
 
     FixedBytes least(uint32_t ctx_tokens) {
@@ -246,7 +248,7 @@ class Planner::Impl {
         ProcessPlan plan;
         plan.memory = choose_ubatch(
             candidates(), [&](uint32_t tokens) { return fixed_of_all(fixed_with(kernels, tokens)); }, classes_, machine,
-            options.wishes);
+            options.plan);
         const std::vector<FixedBytes> fixed = fixed_with(kernels, plan.memory.ubatch_tokens);
         size_t next_class = 0;
         places.clear();
@@ -278,10 +280,10 @@ class Planner::Impl {
     // Repacking a slice takes as long as some tens of products with it, so it pays where slices stay; resident matrices
     // always do (docs/kernels.md).
     ProcessPlan choose_kernels() {
-        const uint64_t most = options.wishes.budget_bytes.value_or(machine.usable_bytes);
+        const uint64_t most = budget_of(options.plan, machine);
         if (most >= classes_.routed_bytes) {
             const std::optional<ProcessPlan> repacked = plan_if_it_fits(named_or(Kernels::repacked));
-            if (repacked && cached_share(classes_, repacked->memory) == 1) {
+            if (repacked && holds_all_experts(classes_, repacked->memory)) {
                 return *repacked;
             }
         }
@@ -326,7 +328,7 @@ Planner::~Planner() = default;
 const ModelLayout &Planner::layout(size_t model) const { return impl_->layouts.at(model); }
 const Machine &Planner::machine() const { return impl_->machine; }
 const ModelSpec &Planner::spec(size_t model) const { return impl_->specs.at(model); }
-const PlanWishes &Planner::wishes() const { return impl_->options.wishes; }
+const PlanOptions &Planner::plan_options() const { return impl_->options.plan; }
 ProcessPlan Planner::plan() { return impl_->plan(); }
 void Planner::check_lock(const ProcessPlan &plan) { impl_->check_lock(plan); }
 FixedBytes Planner::least(uint32_t ctx_tokens) { return impl_->least(ctx_tokens); }

@@ -27,9 +27,9 @@ class Planner {
     [[nodiscard]] const ModelLayout &layout(size_t model = 0) const;
     [[nodiscard]] const Machine &machine() const;
     [[nodiscard]] const ModelSpec &spec(size_t model = 0) const; // with its context resolved
-    [[nodiscard]] const PlanWishes &wishes() const;
+    [[nodiscard]] const PlanOptions &plan_options() const;
 
-    // The plan with the specs' contexts and the options' wishes. Throws Error(budget) if there is none, or for contexts
+    // The plan with the specs' contexts and the plan options. Throws Error(budget) if there is none, or for contexts
     // so long that even asking would take more than the machine can give.
     ProcessPlan plan();
     // With --mlock, throws Error(budget) if the process may not lock what that plan holds.

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/file_identity.h"
 #include "machine/address_limits.h"
+#include "machine/memory_claims.h"
 #include "machine/memory_lock.h"
 #include "machine/out_of_memory.h"
 #include "machine/threads.h"
@@ -70,19 +71,24 @@ class Runtime::Impl {
 
   private:
     void make_the_plan() {
-        Planner planner(specs_, options_);
-        plan_ = planner.plan();
-        planner.check_lock(plan_);
-        places_ = planner.take_places();
-        layouts_ = planner.take_layouts();
+        {
+            const PlanningTurn turn; // another larder that starts now plans with what this one leaves
+            Planner planner(specs_, options_);
+            plan_ = planner.plan();
+            planner.check_lock(plan_);
+            places_ = planner.take_places();
+            layouts_ = planner.take_layouts();
+            claim_ = OwnClaim(claimed_bytes(plan_.memory));
+        }
         check_threads_can_start(threads_to_start(threads_of(plan_), options_.reader)); // while nothing has been read
-        budget_ = std::make_unique<Budget>(plan_, size_classes_of(layouts_), options_.wishes.overcommit,
+        budget_ = std::make_unique<Budget>(plan_, size_classes_of(layouts_), options_.plan.overcommit,
                                            options_.on_resize);
     }
 
     std::vector<ModelSpec> specs_;
     RuntimeOptions options_;
     ProcessPlan plan_;
+    OwnClaim claim_; // of that plan
     std::vector<ModelLayout> layouts_;
     std::vector<PlacePatterns> places_;
     std::unique_ptr<Budget> budget_;
@@ -98,6 +104,9 @@ std::unique_ptr<LoadedModel> Runtime::Impl::load(size_t index) {
         *budget_, index, layout, specs_.at(index), plan_.models.at(index), placement, options_));
     layout.metadata.reset(); // llama.cpp has its own copy of what it needs of it
     malloc_trim(0);
+    if (options_.lock_memory) {
+        lock_memory();
+    }
     return loaded;
 }
 

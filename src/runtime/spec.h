@@ -70,7 +70,7 @@ struct ModelSpec {
 
 // What the process may use, and how experts are read. All models share it.
 struct RuntimeOptions {
-    PlanWishes wishes;
+    PlanOptions plan;
     ReaderOptions reader;
     std::chrono::milliseconds read_timeout{std::chrono::seconds(60)}; // of a disk that does not answer; 0: none
     bool lock_memory = false; // --mlock: no page of the process is ever swapped out

@@ -19,15 +19,15 @@ template <typename Value> std::optional<Value> optional_from(const Json &json) {
 template <typename Enum> Json enum_json(Enum value) { return static_cast<int>(value); }
 template <typename Enum> Enum enum_from(const Json &json) { return static_cast<Enum>(json.get<int>()); }
 
-Json to_json(const PlanWishes &wishes) {
-    return {{"budget_bytes", optional_json(wishes.budget_bytes)},
-            {"reserve_bytes", optional_json(wishes.reserve_bytes)},
-            {"arena_bytes", optional_json(wishes.arena_bytes)},
-            {"cache_share", optional_json(wishes.cache_share)},
-            {"overcommit", wishes.overcommit}};
+Json to_json(const PlanOptions &options) {
+    return {{"budget_bytes", optional_json(options.budget_bytes)},
+            {"reserve_bytes", optional_json(options.reserve_bytes)},
+            {"arena_bytes", optional_json(options.arena_bytes)},
+            {"cache_share", optional_json(options.cache_share)},
+            {"overcommit", options.overcommit}};
 }
 
-PlanWishes wishes_from(const Json &json) {
+PlanOptions plan_options_from(const Json &json) {
     return {.budget_bytes = optional_from<uint64_t>(json.at("budget_bytes")),
             .reserve_bytes = optional_from<uint64_t>(json.at("reserve_bytes")),
             .arena_bytes = optional_from<uint64_t>(json.at("arena_bytes")),
@@ -92,7 +92,7 @@ ModelSpec model_spec_from(const Json &json) {
 }
 
 Json to_json(const RuntimeOptions &options) {
-    return {{"wishes", to_json(options.wishes)},
+    return {{"plan", to_json(options.plan)},
             {"reader", to_json(options.reader)},
             {"read_timeout_ms", options.read_timeout.count()},
             {"lock_memory", options.lock_memory},
@@ -101,7 +101,7 @@ Json to_json(const RuntimeOptions &options) {
 
 RuntimeOptions runtime_options_from(const Json &json) {
     RuntimeOptions options;
-    options.wishes = wishes_from(json.at("wishes"));
+    options.plan = plan_options_from(json.at("plan"));
     options.reader = reader_from(json.at("reader"));
     options.read_timeout = std::chrono::milliseconds(json.at("read_timeout_ms").get<int64_t>());
     options.lock_memory = json.at("lock_memory");
@@ -110,10 +110,20 @@ RuntimeOptions runtime_options_from(const Json &json) {
 }
 
 Json to_json(const Error &error) {
-    return {{"kind", enum_json(error.kind())}, {"message", error.message()}, {"remedy", error.remedy()}};
+    Json remedies = Json::array();
+    for (const Remedy &remedy : error.remedies()) {
+        remedies.push_back({{"kind", enum_json(remedy.kind)}, {"text", remedy.text}, {"amount", remedy.amount}});
+    }
+    return {{"kind", enum_json(error.kind())}, {"message", error.message()}, {"remedies", std::move(remedies)}};
 }
 
-Error error_from(const Json &json) { return {enum_from<ErrorKind>(json.at("kind")), json.at("message"), json.at("remedy")}; }
+Error error_from(const Json &json) {
+    std::vector<Remedy> remedies;
+    for (const Json &remedy : json.at("remedies")) {
+        remedies.push_back({enum_from<RemedyKind>(remedy.at("kind")), remedy.at("text"), remedy.at("amount")});
+    }
+    return {enum_from<ErrorKind>(json.at("kind")), json.at("message").get<std::string>(), std::move(remedies)};
+}
 
 Kernels kernels_named(std::string_view name) {
     for (const Kernels kernels : {Kernels::plain, Kernels::mixed, Kernels::repacked, Kernels::fast}) {

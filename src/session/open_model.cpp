@@ -28,7 +28,7 @@ void OpenModel::Impl::refuse_text_too_long(uint64_t bytes) const {
         throw Error(
             ErrorKind::usage,
             fmt::format("a text of {} is more than a context of {} tokens holds", format_bytes(bytes), ctx_tokens),
-            "shorten it or raise -c");
+            {{RemedyKind::shorter_text, "shorten it or raise -c"}});
     }
 }
 

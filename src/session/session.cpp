@@ -168,7 +168,7 @@ class Session::Impl {
             throw Error(
                 ErrorKind::usage,
                 fmt::format("the prompt has {} tokens, the context {}", n_token, llama_n_ctx(model_.context())),
-                "shorten it or raise -c");
+                {{RemedyKind::shorter_text, "shorten it or raise -c"}});
         }
     }
 

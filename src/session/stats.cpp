@@ -63,7 +63,7 @@ nlohmann::ordered_json stats_json(const OpenModel &model) {
         {"compute_bytes", plan.fixed.compute},
         {"overhead_bytes", plan.fixed.overhead},
         {"reserve_bytes", plan.reserve_bytes},
-        {"passing_bytes", plan.fixed.passing},
+        {"transient_bytes", plan.fixed.transient},
         {"planned_bytes", planned_bytes(plan)},
         {"floor_bytes", plan.floor_bytes},
         {"slots", slots_by_class(model, stats.arena)},

@@ -20,6 +20,27 @@ TEST(Error, GainsContextOnTheWayUpAndKeepsItsKindAndRemedy) {
     EXPECT_EQ(error.remedy(), "check the disk");
 }
 
+TEST(Error, JoinsItsRemediesAndLetsThemBeChangedByKind) {
+    const Error error(
+        ErrorKind::budget, "too small",
+        {{RemedyKind::larger_budget, "use --ram 8M or more", 8U << 20U}, {RemedyKind::shorter_context, "lower -c"}});
+    EXPECT_STREQ(error.what(), "too small; use --ram 8M or more, or lower -c");
+    ASSERT_NE(error.find_remedy(RemedyKind::larger_budget), nullptr);
+    EXPECT_EQ(error.find_remedy(RemedyKind::larger_budget)->amount, 8U << 20U);
+    EXPECT_EQ(error.find_remedy(RemedyKind::arena), nullptr);
+
+    const Error shorter = error.without_remedies(RemedyKind::larger_budget);
+    EXPECT_STREQ(shorter.what(), "too small; lower -c");
+    EXPECT_EQ(shorter.find_remedy(RemedyKind::larger_budget), nullptr);
+    EXPECT_STREQ(shorter.without_remedies(RemedyKind::shorter_context).what(), "too small");
+    EXPECT_STREQ(error.with_remedy({RemedyKind::other, "pray"}).what(),
+                 "too small; use --ram 8M or more, or lower -c, or pray");
+    EXPECT_STREQ(error.with_remedies({}).what(), "too small");
+    EXPECT_EQ(error.within("plan").remedies().size(), 2U);
+    EXPECT_EQ(error.with_remedies({}).kind(), ErrorKind::budget);
+    EXPECT_TRUE(Error(ErrorKind::io, "broken").remedies().empty());
+}
+
 TEST(Error, NamesTheErrnoValueInWords) {
     EXPECT_STREQ(Error::from_errno(ENOSPC, "writing s.json").what(), "writing s.json: No space left on device");
 }

@@ -74,8 +74,8 @@ TEST_F(Calibrate, ShowsTheReserveThatWasInForceBesideTheOneAskedFor) {
     for (size_t i = 0; i < 2; i++) {
         const json &row = j.at("reserves").at(i);
         EXPECT_EQ(row.at("asked_bytes"), i * 4 * KiB);
-        EXPECT_GT(row.at("passing_bytes").get<uint64_t>(), 4 * KiB);
-        EXPECT_EQ(row.at("reserve_bytes").get<uint64_t>(), row.at("passing_bytes").get<uint64_t>() + i * KiB);
+        EXPECT_GT(row.at("transient_bytes").get<uint64_t>(), 4 * KiB);
+        EXPECT_EQ(row.at("reserve_bytes").get<uint64_t>(), row.at("transient_bytes").get<uint64_t>() + i * KiB);
     }
     EXPECT_EQ(j.at("smallest_asked_bytes"), 0);
     EXPECT_EQ(j.at("smallest_reserve_bytes"), j.at("reserves").at(0).at("reserve_bytes"));

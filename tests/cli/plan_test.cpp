@@ -151,13 +151,13 @@ TEST_F(Plan, ARefusalNamesTheLargestContextThatFits) {
         ASSERT_EQ(result.exit_code, 3);
         const uint64_t largest = bytes(json::parse(result.out), "ctx_tokens_max");
         EXPECT_GT(largest, 4096U);
-        EXPECT_THAT(result.err, HasSubstr("-c " + std::to_string(largest) + " fits"));
+        EXPECT_THAT(result.err, HasSubstr("lower -c to " + std::to_string(largest)));
         EXPECT_EQ(plan(with_context(largest)).exit_code, 0) << largest;
         EXPECT_EQ(plan(with_context(largest + 2048)).exit_code, 3) << largest;
     }
     EXPECT_EQ(plan_json({"--ram", "20M", "-c", "4096"}, 3).at("ctx_tokens_max"), nullptr) << "none fits";
     const std::string none = plan({"--ram", "20M", "-c", "4096"}).err;
-    EXPECT_THAT(none, HasSubstr(" or more; no shorter context fits"));
+    EXPECT_THAT(none, testing::EndsWith("M or more\n"));
     EXPECT_THAT(none, testing::Not(HasSubstr("lower -c")));
 }
 
@@ -180,9 +180,9 @@ TEST_F(Plan, AContextTooLongToBeMeasuredIsRefusedWithWhatFits) {
         EXPECT_THAT(refused.err, AllOf(HasSubstr("a context of 4000000000 tokens"), Not(HasSubstr("larder plan"))));
         return refused.err;
     };
-    EXPECT_THAT(refusal(mib(smallest() + 4 * MiB)), HasSubstr("lower it: -c "));
+    EXPECT_THAT(refusal(mib(smallest() + 4 * MiB)), HasSubstr("lower -c to "));
     const std::string none = refusal("20M");
-    const std::string before = "lower it and raise --ram: 256 tokens take ";
+    const std::string before = "lower -c and raise --ram: 256 tokens take ";
     ASSERT_THAT(none, HasSubstr(before));
     const std::string named = std::to_string(std::stoull(none.substr(none.find(before) + before.size()))) + "M";
     EXPECT_EQ(plan({"--ram", named, "-c", "256"}).exit_code, 0) << named;
@@ -204,18 +204,39 @@ TEST_F(Plan, ABudgetAboveTheMachineIsRefusedWithThePlanOfWhatItGives) {
     EXPECT_THAT(table.out, AllOf(HasSubstr("that this process may use ("), HasSubstr(") would be shared out like this"),
                                  HasSubstr("largest context in the "), HasSubstr(" tokens, the model's\n"),
                                  Not(HasSubstr(": none"))));
-    EXPECT_THAT(table.err, AllOf(HasSubstr("M or less, or --overcommit"), Not(HasSubstr("-c "))));
+    EXPECT_THAT(table.err, AllOf(HasSubstr("M or less, or accept the risk with --overcommit"), Not(HasSubstr("-c "))));
     EXPECT_THAT(plan({"--ram", more, "--all", "-c", "512"}).out, HasSubstr(", less than --ram)"));
 }
 
-TEST_F(Plan, SaysThatAReserveIsRaisedToHoldWhatPasses) {
+TEST_F(Plan, SaysThatAReserveIsRaisedToHoldTransientMemory) {
     const std::string budget = mib(smallest() + 20 * MiB);
     const json j = plan_json({"--ram", budget, "-c", "4096", "--reserve", "4K"});
-    EXPECT_EQ(bytes(j, "reserve_bytes"), bytes(j, "passing_bytes") + KiB);
+    EXPECT_EQ(bytes(j, "reserve_bytes"), bytes(j, "transient_bytes") + KiB);
     EXPECT_THAT(plan({"--ram", budget, "-c", "4096", "--reserve", "4K"}).out,
                 HasSubstr("--reserve 4 KiB is raised to "));
     EXPECT_THAT(plan({"--ram", budget, "-c", "4096", "--reserve", "15M"}).out, Not(HasSubstr("raised")));
     EXPECT_THAT(plan({"--ram", budget, "-c", "4096"}).out, Not(HasSubstr("raised")));
+}
+
+TEST_F(Plan, SaysThatLlamaCppRoundsAContextUp) {
+    const json j = plan_json({"-c", "64"});
+    EXPECT_EQ(j.at("ctx_tokens"), 256);
+    EXPECT_EQ(j.at("ctx_asked_tokens"), 64);
+    EXPECT_EQ(j.at("kv_bytes"), plan_json({"-c", "256"}).at("kv_bytes"));
+    const char *note = "note: -c 64 becomes 256: llama.cpp's contexts are multiples of 256 tokens\n";
+    EXPECT_THAT(plan({"-c", "64"}).out, HasSubstr(note));
+    EXPECT_THAT(plan({"-c", "512"}).out, Not(HasSubstr("becomes")));
+    EXPECT_EQ(plan_json({"-c", "512"}).at("ctx_asked_tokens"), 512);
+    EXPECT_EQ(plan_json({}).at("ctx_asked_tokens"), nullptr);
+    EXPECT_EQ(plan_json({"--all", "-c", "64"}).at("cells").at(0).at("ctx_tokens"), 256);
+    const std::vector<std::string> run = {"run", "-m", model(), "-t", "1", "-p", "a", "-n", "1", "-c"};
+    const auto said = [&](const char *tokens) {
+        std::vector<std::string> arguments = run;
+        arguments.emplace_back(tokens);
+        return larder(arguments).err;
+    };
+    EXPECT_THAT(said("64"), HasSubstr(note));
+    EXPECT_THAT(said("256"), Not(HasSubstr("becomes")));
 }
 
 TEST_F(Plan, TypesOfTheCacheMayBeNamedWithTwoDashes) {

@@ -102,8 +102,8 @@ TEST_F(AddressLimits, ThatHoldNoBudgetAreNotAnsweredWithOne) {
         for (const std::vector<std::string> &arguments : {run_arguments({"--ram", "100M"}), plan}) {
             const Finished finished = limited(limit, arguments);
             EXPECT_EQ(finished.exit_code, refused);
-            EXPECT_THAT(finished.err, HasSubstr("even the smallest that works, --ram "));
-            EXPECT_THAT(finished.err, HasSubstr("M, is more: raise 'ulimit "));
+            EXPECT_THAT(finished.err, HasSubstr("even the smallest budget that works, "));
+            EXPECT_THAT(finished.err, HasSubstr("M, is more; raise 'ulimit "));
             EXPECT_THAT(finished.err, Not(HasSubstr("use --ram")));
         }
     }

@@ -73,7 +73,7 @@ TestOptions options_for(const std::string &model, Residency residency, uint32_t 
         for (const SizeClass &size_class : open_layout(model).size_classes) {
             floor_bytes += size_class.n_slices_per_token * size_class.slot_bytes;
         }
-        options.runtime.wishes.arena_bytes = floor_bytes;
+        options.runtime.plan.arena_bytes = floor_bytes;
     }
     return options;
 }

@@ -73,6 +73,16 @@ TEST(AddressLimits, LeavesABudgetOfWhatIsNotIdle) {
     EXPECT_EQ(within_limits(roomy, {2 * GiB, {}}, idle).source, "MemAvailable") << "where there is less memory";
 }
 
+TEST(AddressLimits, AreOfThisProcessAloneSoThatClaimsOfOthersDoNotLowerThem) {
+    Machine claimed = roomy;
+    claimed.claimed_bytes = 700 * MiB;
+    Machine machine = within_limits(claimed, {200 * MiB, {}}, {});
+    EXPECT_EQ(machine.usable_bytes, 200 * MiB);
+    EXPECT_EQ(machine.claimed_bytes, 0U) << "324 MiB of the machine are unclaimed";
+    machine = within_limits(claimed, {500 * MiB, {}}, {});
+    EXPECT_EQ(machine.unclaimed_bytes(), 324 * MiB);
+}
+
 TEST(AddressLimits, ALimitRaisedAsToldHoldsTheBudget) {
     const IdleAddresses idle{50 * MiB + 3, 0};
     const Machine refused = within_limits(roomy, {100 * MiB, {}}, idle);

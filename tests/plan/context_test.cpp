@@ -44,6 +44,15 @@ uint64_t line(uint32_t tokens) { return 100 * MiB + uint64_t{tokens} * 96 * KiB;
 
 } // namespace
 
+TEST(RoundedContext, IsTheNextMultipleOfLlamaCppsStep) {
+    EXPECT_EQ(rounded_context(1), 256U);
+    EXPECT_EQ(rounded_context(256), 256U);
+    EXPECT_EQ(rounded_context(257), 512U);
+    EXPECT_EQ(rounded_context(UINT32_MAX) % ctx_tokens_step, 0U) << "the longest there is";
+    EXPECT_EQ(rounded_context_note(512), "");
+    EXPECT_EQ(rounded_context_note(64), "-c 64 becomes 256: llama.cpp's contexts are multiples of 256 tokens");
+}
+
 TEST(LargestContext, IsFoundWithFewQuestionsWhereTheNeedIsALine) {
     Need need(line);
     EXPECT_EQ(need.largest(131072, line(20000)), 19968U);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "machine/address_limits.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -32,22 +33,22 @@ ModelLayout two_classes() {
 
 FixedBytes some_fixed() { return {1577 * MiB + 12345, 80 * MiB, 300 * MiB + 7, 120 * MiB, 0}; }
 
-PlanWishes ram(uint64_t budget) {
-    PlanWishes wishes;
-    wishes.budget_bytes = budget;
-    return wishes;
+PlanOptions ram(uint64_t budget) {
+    PlanOptions options;
+    options.budget_bytes = budget;
+    return options;
 }
 
-PlanWishes ram_anyway(uint64_t budget) {
-    PlanWishes wishes = ram(budget);
-    wishes.overcommit = true;
-    return wishes;
+PlanOptions ram_anyway(uint64_t budget) {
+    PlanOptions options = ram(budget);
+    options.overcommit = true;
+    return options;
 }
 
-PlanWishes ram_and_reserve(uint64_t budget, uint64_t reserve) {
-    PlanWishes wishes = ram(budget);
-    wishes.reserve_bytes = reserve;
-    return wishes;
+PlanOptions ram_and_reserve(uint64_t budget, uint64_t reserve) {
+    PlanOptions options = ram(budget);
+    options.reserve_bytes = reserve;
+    return options;
 }
 
 uint64_t total_of(const FixedBytes &fixed) { return fixed.resident + fixed.kv + fixed.compute + fixed.overhead; }
@@ -65,9 +66,10 @@ MemoryPlan plan_with(const ModelLayout &layout, const FixedBytes &fixed, uint64_
 }
 
 // The error of a plan that is refused.
-Error refusal_of(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine, const PlanWishes &wishes) {
+Error refusal_of(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
+                 const PlanOptions &options) {
     try {
-        make_plan(layout, fixed, machine, wishes);
+        make_plan(layout, fixed, machine, options);
     } catch (const Error &error) {
         return error;
     }
@@ -75,10 +77,10 @@ Error refusal_of(const ModelLayout &layout, const FixedBytes &fixed, const Machi
     return {ErrorKind::engine, "not refused"};
 }
 
-bool works(const ModelLayout &layout, const FixedBytes &fixed, PlanWishes wishes, uint64_t budget) {
-    wishes.budget_bytes = budget;
+bool works(const ModelLayout &layout, const FixedBytes &fixed, PlanOptions options, uint64_t budget) {
+    options.budget_bytes = budget;
     try {
-        make_plan(layout, fixed, big_machine, wishes);
+        make_plan(layout, fixed, big_machine, options);
         return true;
     } catch (const Error &) {
         return false;
@@ -91,10 +93,10 @@ FixedBytes a_little_more(FixedBytes fixed) {
     return fixed;
 }
 
-// The number between "--ram " and "M" of a remedy.
+// The budget that a refusal names as enough.
 uint64_t named_budget(const Error &error) {
-    const size_t at = error.remedy().find("--ram ");
-    return at == std::string::npos ? 0 : std::stoull(error.remedy().substr(at + 6)) * MiB;
+    const Remedy *const larger = error.find_remedy(RemedyKind::larger_budget);
+    return larger == nullptr ? 0 : larger->amount;
 }
 
 // What holds of every plan.
@@ -186,18 +188,19 @@ TEST(Plan, NamesTheSmallestBudgetOfAnyModel) {
             layout.size_classes.push_back(size_class((random() % 500 + 1) * 4096, used + random() % 20000, used));
         }
         const FixedBytes fixed = {random() % (20 * GiB), random() % GiB, random() % GiB, random() % (200 * MiB)};
-        PlanWishes wishes;
+        PlanOptions options;
         if (round % 3 == 0) {
-            wishes.reserve_bytes = random() % (3 * GiB);
+            options.reserve_bytes = random() % (3 * GiB);
         }
-        wishes.budget_bytes = 1 * MiB;
-        const Error error = refusal_of(layout, fixed, big_machine, wishes);
+        options.budget_bytes = 1 * MiB;
+        const Error error = refusal_of(layout, fixed, big_machine, options);
         const uint64_t smallest = named_budget(error);
-        ASSERT_TRUE(works(layout, a_little_more(fixed), wishes, smallest)) << "round " << round << ": " << error.what();
-        ASSERT_FALSE(works(layout, a_little_more(fixed), wishes, smallest - MiB))
+        ASSERT_TRUE(works(layout, a_little_more(fixed), options, smallest))
             << "round " << round << ": " << error.what();
-        wishes.budget_bytes = smallest + random() % (30 * GiB);
-        expect_sound(layout, make_plan(layout, fixed, big_machine, wishes));
+        ASSERT_FALSE(works(layout, a_little_more(fixed), options, smallest - MiB))
+            << "round " << round << ": " << error.what();
+        options.budget_bytes = smallest + random() % (30 * GiB);
+        expect_sound(layout, make_plan(layout, fixed, big_machine, options));
     }
 }
 
@@ -212,17 +215,19 @@ TEST(Plan, SaysInOneLineWhatTheBudgetWouldHaveToHold) {
 }
 
 TEST(Plan, OffersToLowerAReserveThatWasAskedFor) {
-    const PlanWishes wishes = ram_and_reserve(4 * GiB, 3 * GiB);
-    EXPECT_THAT(refusal_of(two_classes(), some_fixed(), big_machine, wishes).remedy(), HasSubstr("lower --reserve"));
+    const PlanOptions options = ram_and_reserve(4 * GiB, 3 * GiB);
+    EXPECT_THAT(refusal_of(two_classes(), some_fixed(), big_machine, options).remedy(), HasSubstr("lower --reserve"));
 }
 
 TEST(Plan, DoesNotAdviseABudgetThatTheMachineCannotGive) {
     const Machine small = {1 * GiB, "cgroup memory.max of /box"};
     const Error error = refusal_of(two_classes(), some_fixed(), small, {});
     EXPECT_THAT(error.what(), HasSubstr("1 GiB (cgroup memory.max of /box)"));
-    EXPECT_THAT(error.remedy(), AllOf(HasSubstr("more than the 1 GiB"), HasSubstr("lower -c")));
-    EXPECT_THAT(error.remedy(), Not(HasSubstr("use --ram")));
-    EXPECT_TRUE(works(two_classes(), some_fixed(), {}, named_budget(error)));
+    const uint64_t smallest = smallest_budget(two_classes(), some_fixed(), {});
+    EXPECT_THAT(error.message(),
+                HasSubstr(fmt::format("the smallest budget that works, {}M, is more than the 1 GiB", smallest / MiB)));
+    EXPECT_EQ(error.remedy(), "make room, or lower -c");
+    EXPECT_EQ(error.find_remedy(RemedyKind::larger_budget), nullptr);
 }
 
 TEST(Plan, TakesWhatTheMachineGivesWithoutABudget) {
@@ -233,44 +238,76 @@ TEST(Plan, TakesWhatTheMachineGivesWithoutABudget) {
     EXPECT_EQ(plan.budget_source, "MemAvailable");
 }
 
+TEST(Plan, LeavesToOthersWhatTheyHavePlannedUnlessABudgetIsNamed) {
+    const Machine machine = {.usable_bytes = 6 * GiB, .source = "MemAvailable", .claimed_bytes = 2 * GiB};
+    const MemoryPlan plan = make_plan(two_classes(), some_fixed(), machine, {});
+    expect_sound(two_classes(), plan);
+    EXPECT_EQ(plan.budget_bytes, 4 * GiB);
+    EXPECT_EQ(plan.budget_source, "MemAvailable, less 2 GiB that other larder processes have planned");
+    EXPECT_EQ(make_plan(two_classes(), some_fixed(), machine, ram(6 * GiB)).budget_bytes, 6 * GiB);
+    Machine all_planned = machine;
+    all_planned.claimed_bytes = 6 * GiB;
+    const Error error = refusal_of(two_classes(), some_fixed(), all_planned, {});
+    EXPECT_THAT(error.message(), HasSubstr("less 6 GiB that other larder processes have planned) is too small"));
+    EXPECT_EQ(named_budget(error), smallest_budget(two_classes(), some_fixed(), {})) << "who asks for it may have it";
+}
+
+TEST(Plan, ClaimsAllButTheSpareBudget) {
+    for (const uint64_t budget : {4 * GiB, 64 * GiB}) {
+        const MemoryPlan plan = plan_with(two_classes(), some_fixed(), budget);
+        EXPECT_EQ(claimed_bytes(plan), plan.budget_bytes - plan.spare_bytes);
+    }
+}
+
+TEST(Plan, HoldsAllExpertsWhereEverySliceHasASlot) {
+    const ModelLayout layout = two_classes();
+    EXPECT_TRUE(holds_all_experts(layout, plan_with(layout, some_fixed(), 64 * GiB)));
+    EXPECT_FALSE(holds_all_experts(layout, plan_with(layout, some_fixed(), 8 * GiB)));
+    EXPECT_TRUE(holds_all_experts({}, plan_with({}, some_fixed(), 8 * GiB)));
+    MemoryPlan plan = plan_with(layout, some_fixed(), 64 * GiB);
+    plan.slots[1]--;
+    EXPECT_FALSE(holds_all_experts(layout, plan));
+}
+
 TEST(Plan, RefusesABudgetAboveWhatTheMachineGives) {
     const Machine machine = {6 * GiB + 5, "cgroup memory.max of /box"};
     const Error error = refusal_of(two_classes(), some_fixed(), machine, ram(8 * GiB));
     EXPECT_EQ(error.kind(), ErrorKind::budget);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("8 GiB"), HasSubstr("6 GiB"), HasSubstr("cgroup memory.max of /box")));
-    EXPECT_EQ(error.remedy(), "use --ram 6144M or less, or --overcommit");
+    EXPECT_EQ(error.remedy(), "use --ram 6144M or less, or accept the risk with --overcommit");
+    EXPECT_EQ(error.find_remedy(RemedyKind::smaller_budget)->amount, 6 * GiB + 5);
 }
 
 // The kernel's memory for the process is inside the reserve that is in force, whatever was asked for.
 TEST(Plan, ToleratesAQuarterOfTheRaisedReserveAboveTheMachine) {
     FixedBytes fixed = some_fixed();
-    fixed.passing = 8 * MiB;
-    PlanWishes wishes = ram(8 * GiB);
-    wishes.reserve_bytes = 0;
-    EXPECT_NO_THROW(make_plan(two_classes(), fixed, {8 * GiB - 2 * MiB, "cgroup"}, wishes));
-    EXPECT_THROW(make_plan(two_classes(), fixed, {8 * GiB - 2 * MiB - 1, "cgroup"}, wishes), Error);
+    fixed.transient = 8 * MiB;
+    PlanOptions options = ram(8 * GiB);
+    options.reserve_bytes = 0;
+    EXPECT_NO_THROW(make_plan(two_classes(), fixed, {8 * GiB - 2 * MiB, "cgroup"}, options));
+    EXPECT_THROW(make_plan(two_classes(), fixed, {8 * GiB - 2 * MiB - 1, "cgroup"}, options), Error);
 }
 
 TEST(Plan, AboveTheMachineAdvisesNoBudgetBelowTheSmallest) {
     const Machine small = {1 * GiB, "cgroup memory.max of /box"};
     const Error error = refusal_of(two_classes(), some_fixed(), small, ram(8 * GiB));
     EXPECT_THAT(error.message(), HasSubstr("a budget of 8 GiB is more than the 1 GiB that this process may use"));
-    EXPECT_THAT(error.remedy(), AllOf(HasSubstr("even the smallest that works, --ram "),
-                                      HasSubstr("M, is more: make room, or take --overcommit, or lower -c")));
-    EXPECT_EQ(named_budget(error), smallest_budget(two_classes(), some_fixed(), {}));
+    const uint64_t smallest = smallest_budget(two_classes(), some_fixed(), {});
+    EXPECT_THAT(error.message(),
+                HasSubstr(fmt::format("even the smallest budget that works, {}M, is more", smallest / MiB)));
+    EXPECT_EQ(error.remedy(), "make room, or accept the risk with --overcommit, or lower -c");
     const Machine limited = {0, "RLIMIT_AS (ulimit -v)", "ulimit -v", 300 * MiB};
     EXPECT_THAT(refusal_of(two_classes(), some_fixed(), limited, ram(8 * GiB)).remedy(),
-                AllOf(HasSubstr("is more: raise 'ulimit -v' to 8695808 or more, or lower -c"),
-                      Not(HasSubstr("--ram 0M")), Not(HasSubstr("overcommit"))));
+                "raise 'ulimit -v' to 8695808 or more, or lower -c");
 }
 
 TEST(Plan, AboveTheMachineAdvisesTheSmallestBudgetWhereTheMachineGivesJustThat) {
     const uint64_t smallest = smallest_budget(two_classes(), some_fixed(), {});
     const Machine just = {smallest - MiB, "MemAvailable"}; // the reserve may be charged already
     const Error error = refusal_of(two_classes(), some_fixed(), just, ram(8 * GiB));
-    EXPECT_EQ(named_budget(error), smallest);
+    EXPECT_EQ(error.find_remedy(RemedyKind::smaller_budget)->amount, smallest);
     EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), just, ram(smallest)));
-    EXPECT_THAT(error.remedy(), HasSubstr("M or less, or --overcommit"));
+    EXPECT_THAT(error.remedy(), HasSubstr("M or less, or accept the risk with --overcommit"));
 }
 
 TEST(Plan, LetsTheReserveHoldWhatTheKernelAlreadyChargedForThisProcess) {
@@ -298,50 +335,51 @@ TEST(Plan, HasNoArenaForADenseModel) {
 }
 
 TEST(Plan, NeverUnderflowsWhenTheReserveIsAboveTheBudget) {
-    const PlanWishes wishes = ram_and_reserve(1 * GiB, 2 * GiB);
-    EXPECT_EQ(refusal_of(ModelLayout{}, {}, big_machine, wishes).kind(), ErrorKind::budget);
+    const PlanOptions options = ram_and_reserve(1 * GiB, 2 * GiB);
+    EXPECT_EQ(refusal_of(ModelLayout{}, {}, big_machine, options).kind(), ErrorKind::budget);
 }
 
 TEST(Plan, CapsTheArenaAtWhatWasAskedFor) {
-    PlanWishes wishes = ram(8 * GiB);
-    wishes.arena_bytes = 2 * GiB;
-    const MemoryPlan plan = make_plan(two_classes(), some_fixed(), big_machine, wishes);
+    PlanOptions options = ram(8 * GiB);
+    options.arena_bytes = 2 * GiB;
+    const MemoryPlan plan = make_plan(two_classes(), some_fixed(), big_machine, options);
     expect_sound(two_classes(), plan);
     EXPECT_LE(plan.arena_bytes, 2 * GiB);
     EXPECT_GT(plan.arena_bytes, 2 * GiB - 2 * MiB);
 }
 
 TEST(Plan, RefusesAnArenaBelowOneTokensExpertsAndNamesTheSmallest) {
-    PlanWishes wishes = ram(8 * GiB);
-    wishes.arena_bytes = MiB;
-    const Error error = refusal_of(two_classes(), some_fixed(), big_machine, wishes);
+    PlanOptions options = ram(8 * GiB);
+    options.arena_bytes = MiB;
+    const Error error = refusal_of(two_classes(), some_fixed(), big_machine, options);
     EXPECT_EQ(error.kind(), ErrorKind::budget);
-    const size_t at = error.remedy().find("--arena ");
-    ASSERT_NE(at, std::string::npos) << error.what();
-    wishes.arena_bytes = std::stoull(error.remedy().substr(at + 8)) * KiB;
-    EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), big_machine, wishes));
+    const Remedy *const arena = error.find_remedy(RemedyKind::arena);
+    ASSERT_NE(arena, nullptr) << error.what();
+    options.arena_bytes = arena->amount;
+    EXPECT_EQ(error.remedy(), fmt::format("use --arena {}K or more", arena->amount / KiB));
+    EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), big_machine, options));
 }
 
 TEST(Cache, IsExactlyTheShareThatWasAskedFor) {
     const ModelLayout layout = two_classes();
     for (const double share : {0.05, 0.10, 0.25, 0.5, 0.9, 1.0}) {
-        PlanWishes wishes = ram(64 * GiB);
-        wishes.cache_share = share;
-        const MemoryPlan plan = make_plan(layout, some_fixed(), big_machine, wishes);
+        PlanOptions options = ram(64 * GiB);
+        options.cache_share = share;
+        const MemoryPlan plan = make_plan(layout, some_fixed(), big_machine, options);
         expect_sound(layout, plan);
         EXPECT_LE(plan.arena_bytes, share * static_cast<double>(all_experts_of(layout)));
         EXPECT_NEAR(cached_share(layout, plan), share, 0.001);
     }
 }
 
-TEST(Passing, IsHeldByTheReserveAndMakesItLargerWhereItIsTooSmall) {
+TEST(Transient, IsHeldByTheReserveAndMakesItLargerWhereItIsTooSmall) {
     const ModelLayout layout = two_classes();
     FixedBytes fixed = some_fixed();
     const MemoryPlan without = make_plan(layout, fixed, big_machine, ram(8 * GiB));
     ASSERT_EQ(without.reserve_bytes, 512 * MiB);
-    fixed.passing = 384 * MiB; // and a quarter of the reserve may be gone
+    fixed.transient = 384 * MiB; // and a quarter of the reserve may be gone
     EXPECT_EQ(make_plan(layout, fixed, big_machine, ram(8 * GiB)).slots, without.slots);
-    fixed.passing = 400 * MiB;
+    fixed.transient = 400 * MiB;
     const MemoryPlan larger = make_plan(layout, fixed, big_machine, ram(8 * GiB));
     expect_sound(layout, larger);
     EXPECT_EQ(larger.reserve_bytes, 528 * MiB);
@@ -354,40 +392,40 @@ TEST(Passing, IsHeldByTheReserveAndMakesItLargerWhereItIsTooSmall) {
 
 TEST(Cache, NamesTheBudgetItTakesWhereNoneIsGiven) {
     const ModelLayout layout = two_classes();
-    PlanWishes wishes;
-    wishes.cache_share = 0.25;
-    const MemoryPlan plan = make_plan(layout, some_fixed(), big_machine, wishes);
+    PlanOptions options;
+    options.cache_share = 0.25;
+    const MemoryPlan plan = make_plan(layout, some_fixed(), big_machine, options);
     expect_sound(layout, plan);
     EXPECT_EQ(plan.budget_source, "--cache");
-    EXPECT_EQ(plan.budget_bytes, smallest_budget(layout, some_fixed(), wishes));
-    EXPECT_TRUE(works(layout, a_little_more(some_fixed()), wishes, plan.budget_bytes));
-    EXPECT_FALSE(works(layout, a_little_more(some_fixed()), wishes, plan.budget_bytes - MiB));
-    EXPECT_EQ(make_plan(layout, some_fixed(), {plan.budget_bytes, "MemAvailable"}, wishes).slots, plan.slots);
+    EXPECT_EQ(plan.budget_bytes, smallest_budget(layout, some_fixed(), options));
+    EXPECT_TRUE(works(layout, a_little_more(some_fixed()), options, plan.budget_bytes));
+    EXPECT_FALSE(works(layout, a_little_more(some_fixed()), options, plan.budget_bytes - MiB));
+    EXPECT_EQ(make_plan(layout, some_fixed(), {plan.budget_bytes, "MemAvailable"}, options).slots, plan.slots);
     const Machine less = {plan.budget_bytes - plan.reserve_bytes, "MemAvailable"};
-    EXPECT_EQ(refusal_of(layout, some_fixed(), less, wishes).kind(), ErrorKind::budget);
+    EXPECT_EQ(refusal_of(layout, some_fixed(), less, options).kind(), ErrorKind::budget);
 }
 
 TEST(Cache, IsRefusedUnderABudgetThatDoesNotHoldAllOfIt) {
     const ModelLayout layout = two_classes();
-    PlanWishes wishes = ram(4 * GiB);
-    wishes.cache_share = 0.5;
-    const Error error = refusal_of(layout, some_fixed(), big_machine, wishes);
+    PlanOptions options = ram(4 * GiB);
+    options.cache_share = 0.5;
+    const Error error = refusal_of(layout, some_fixed(), big_machine, options);
     EXPECT_EQ(error.kind(), ErrorKind::budget);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("50 % of the experts (--cache)"), HasSubstr("lower --cache")));
-    EXPECT_TRUE(works(layout, a_little_more(some_fixed()), wishes, named_budget(error)));
-    EXPECT_FALSE(works(layout, a_little_more(some_fixed()), wishes, named_budget(error) - MiB));
+    EXPECT_TRUE(works(layout, a_little_more(some_fixed()), options, named_budget(error)));
+    EXPECT_FALSE(works(layout, a_little_more(some_fixed()), options, named_budget(error) - MiB));
 }
 
 TEST(Cache, IsRefusedBelowOneTokensExperts) {
-    PlanWishes wishes = ram(64 * GiB);
-    wishes.cache_share = 0.02;
-    const Error error = refusal_of(two_classes(), some_fixed(), big_machine, wishes);
+    PlanOptions options = ram(64 * GiB);
+    options.cache_share = 0.02;
+    const Error error = refusal_of(two_classes(), some_fixed(), big_machine, options);
     EXPECT_EQ(error.kind(), ErrorKind::budget);
     EXPECT_EQ(error.remedy(), "use --cache 3.2% or more"); // 8 of 256 are 3.125 %
-    wishes.cache_share = 0.032;
-    EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), big_machine, wishes));
-    wishes.cache_share = 0.031;
-    EXPECT_THROW(make_plan(two_classes(), some_fixed(), big_machine, wishes), Error);
+    options.cache_share = 0.032;
+    EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), big_machine, options));
+    options.cache_share = 0.031;
+    EXPECT_THROW(make_plan(two_classes(), some_fixed(), big_machine, options), Error);
 }
 
 TEST(Cache, NamedAsTheLeastWorksForEveryCountOfExperts) {
@@ -395,19 +433,21 @@ TEST(Cache, NamedAsTheLeastWorksForEveryCountOfExperts) {
         for (const uint64_t experts : {200U, 250U, 256U, 1000U}) {
             ModelLayout layout;
             layout.size_classes = {size_class(8192, experts, used)};
-            PlanWishes wishes = ram(64 * GiB);
-            wishes.cache_share = 1e-9;
-            const std::string remedy = refusal_of(layout, {}, big_machine, wishes).remedy();
-            wishes.cache_share = std::stod(remedy.substr(std::string("use --cache ").size())) / 100;
-            ASSERT_NO_THROW(make_plan(layout, {}, big_machine, wishes)) << remedy;
+            PlanOptions options = ram(64 * GiB);
+            options.cache_share = 1e-9;
+            const Error error = refusal_of(layout, {}, big_machine, options);
+            const Remedy *const share = error.find_remedy(RemedyKind::cache_share);
+            ASSERT_NE(share, nullptr) << error.what();
+            options.cache_share = static_cast<double>(share->amount) / 10 / 100;
+            ASSERT_NO_THROW(make_plan(layout, {}, big_machine, options)) << error.what();
         }
     }
 }
 
 TEST(Cache, IsNothingForADenseModel) {
-    PlanWishes wishes = ram(8 * GiB);
-    wishes.cache_share = 0.5;
-    const MemoryPlan plan = make_plan({}, some_fixed(), big_machine, wishes);
+    PlanOptions options = ram(8 * GiB);
+    options.cache_share = 0.5;
+    const MemoryPlan plan = make_plan({}, some_fixed(), big_machine, options);
     EXPECT_EQ(plan.arena_bytes, 0U);
     EXPECT_EQ(cached_share({}, plan), 1);
 }
@@ -423,10 +463,10 @@ TEST(Plan, ThatDoesNotFitSaysWhichLimitOfAddressesToRaise) {
     ModelLayout layout;
     layout.size_classes = {{1000, 4096, 100, 8}};
     const Machine machine = within_limits({1 * GiB, "MemAvailable"}, {64 * MiB, {}}, {44 * MiB, 0});
-    PlanWishes wishes;
+    PlanOptions options;
     const auto refusal = [&](uint64_t resident) -> std::string {
         try {
-            make_plan(layout, {.resident = resident}, machine, wishes);
+            make_plan(layout, {.resident = resident}, machine, options);
         } catch (const Error &error) {
             EXPECT_EQ(error.kind(), ErrorKind::budget);
             return error.what();
@@ -434,8 +474,8 @@ TEST(Plan, ThatDoesNotFitSaysWhichLimitOfAddressesToRaise) {
         return "";
     };
     EXPECT_EQ(refusal(10 * MiB), "");
-    EXPECT_THAT(refusal(30 * MiB), HasSubstr("RLIMIT_DATA (ulimit -d)): raise 'ulimit -d' to "));
-    wishes.budget_bytes = 30 * MiB;
+    EXPECT_THAT(refusal(30 * MiB), HasSubstr("RLIMIT_DATA (ulimit -d)); raise 'ulimit -d' to "));
+    options.budget_bytes = 30 * MiB;
     EXPECT_THAT(refusal(10 * MiB), HasSubstr("use --ram 20M or less, or raise 'ulimit -d' to 75776 or more"));
 }
 

@@ -20,8 +20,8 @@ TEST(Truth, OfMoreThanTwoPercentAboveThePlanIsTold) {
     EXPECT_EQ(above_plan(plan, 100 * MiB), "");
     EXPECT_EQ(above_plan(plan, 204 * MiB), "");
     EXPECT_THAT(above_plan(plan, 205 * MiB),
-                HasSubstr("took 205 MiB, 5 MiB more than planned: overhead 15 MiB instead of 10 MiB"));
-    plan.fixed.passing = 10 * MiB;
+                HasSubstr("took 205 MiB, 5 MiB more than planned: the overhead was 15 MiB instead of 10 MiB"));
+    plan.fixed.transient = 10 * MiB;
     EXPECT_EQ(planned_bytes(plan), 200 * MiB);
     EXPECT_EQ(above_plan(plan, 214 * MiB), "") << "a long text was tokenised";
     EXPECT_NE(above_plan(plan, 215 * MiB), "");

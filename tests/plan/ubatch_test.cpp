@@ -30,14 +30,14 @@ class Measured {
   public:
     explicit Measured(std::map<uint32_t, uint64_t> compute_mib) : compute_mib_(std::move(compute_mib)) {}
 
-    MemoryPlan plan(const std::vector<uint32_t> &candidates, const PlanWishes &wishes,
+    MemoryPlan plan(const std::vector<uint32_t> &candidates, const PlanOptions &options,
                     const ModelLayout &layout = some_layout()) {
         asked.clear();
         const auto fixed_of = [this](uint32_t tokens) {
             asked.push_back(tokens);
             return FixedBytes{others, 0, compute_mib_.at(tokens) * MiB, 0};
         };
-        return choose_ubatch(candidates, fixed_of, layout, machine, wishes);
+        return choose_ubatch(candidates, fixed_of, layout, machine, options);
     }
     std::vector<uint32_t> asked;
 
@@ -49,11 +49,11 @@ class Measured {
 Measured in_proportion() { return Measured({{512, 160}, {256, 80}, {128, 40}, {64, 20}, {32, 10}}); }
 
 // A budget that leaves an arena of so many MiB beside compute buffers of 10 MiB.
-PlanWishes smallest_leaves(uint64_t arena_mib) {
-    PlanWishes wishes;
-    wishes.reserve_bytes = 0;
-    wishes.budget_bytes = others + (10 + arena_mib) * MiB;
-    return wishes;
+PlanOptions smallest_leaves(uint64_t arena_mib) {
+    PlanOptions options;
+    options.reserve_bytes = 0;
+    options.budget_bytes = others + (10 + arena_mib) * MiB;
+    return options;
 }
 
 const std::vector<uint32_t> all = {512, 256, 128, 64, 32};
@@ -103,9 +103,9 @@ TEST(ChooseUbatch, KeepsAllExpertsInTheArenaWhereTheSmallestDoes) {
 }
 
 TEST(ChooseUbatch, IsTheLargestWhereItIsTheUserWhoBoundsTheArena) {
-    PlanWishes wishes = smallest_leaves(600);
-    wishes.arena_bytes = 100 * MiB;
-    EXPECT_EQ(in_proportion().plan(all, wishes).ubatch_tokens, 512U);
+    PlanOptions options = smallest_leaves(600);
+    options.arena_bytes = 100 * MiB;
+    EXPECT_EQ(in_proportion().plan(all, options).ubatch_tokens, 512U);
 }
 
 TEST(ChooseUbatch, IsTheLargestThatFitsForADenseModel) {
@@ -140,12 +140,12 @@ TEST(ChooseUbatch, RefusesWithTheSmallestBudgetOfTheSmallest) {
     } catch (const Error &error) {
         EXPECT_EQ(error.kind(), ErrorKind::budget);
         EXPECT_THAT(error.what(), HasSubstr("compute buffers 10 MiB"));
-        const size_t at = error.remedy().find("--ram ");
-        ASSERT_NE(at, std::string::npos) << error.what();
-        PlanWishes wishes = smallest_leaves(0);
-        wishes.budget_bytes = std::stoull(error.remedy().substr(at + 6)) * MiB;
-        EXPECT_EQ(wishes.budget_bytes, others + (10 + 64 + 2) * MiB);
-        EXPECT_EQ(measured.plan(all, wishes).ubatch_tokens, 32U);
+        const Remedy *const larger = error.find_remedy(RemedyKind::larger_budget);
+        ASSERT_NE(larger, nullptr) << error.what();
+        PlanOptions options = smallest_leaves(0);
+        options.budget_bytes = larger->amount;
+        EXPECT_EQ(options.budget_bytes, others + (10 + 64 + 2) * MiB);
+        EXPECT_EQ(measured.plan(all, options).ubatch_tokens, 32U);
     }
 }
 

@@ -42,7 +42,7 @@ nlohmann::json figures_of(const LoadedModel &model, const GreedyWalk &walk) {
 
 int run(char **argv) {
     RuntimeOptions options;
-    options.wishes.budget_bytes = std::stoull(argv[3]);
+    options.plan.budget_bytes = std::stoull(argv[3]);
     const std::unique_ptr<Runtime> runtime = Runtime::prepare({spec_of(argv[1]), spec_of(argv[2])}, options);
     const std::unique_ptr<LoadedModel> target = runtime->load(0);
     const std::unique_ptr<AttachedContext> target_context = target->make_context();

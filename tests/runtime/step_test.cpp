@@ -29,7 +29,7 @@ class Steps : public testing::Test {
         options.model.context.sequences = n_sequence;
         options.model.context.batch_tokens = 64;
         options.model.context.ubatch_tokens = 64;
-        options.runtime.wishes.arena_bytes = 2 * MiB;
+        options.runtime.plan.arena_bytes = 2 * MiB;
         return options;
     }
 

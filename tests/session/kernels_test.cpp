@@ -17,7 +17,7 @@ Kernels planned(const TestOptions &options) { return plan_only(options).kernels;
 TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndMixedWhereTheyDoNot) {
     TestOptions options = attention_model().options();
     EXPECT_EQ(planned(options), Kernels::repacked);
-    options.runtime.wishes.arena_bytes = open_layout(options.model.path).routed_bytes / 2;
+    options.runtime.plan.arena_bytes = open_layout(options.model.path).routed_bytes / 2;
     EXPECT_EQ(planned(options), Kernels::mixed);
 }
 
@@ -28,14 +28,14 @@ TEST(ChoiceOfKernels, IsPlainWhereResidentMatricesHaveNoRoomToBeRepacked) {
     }
     const SmallModel model("--arch qwen3 --quant q4_0 --embd 1024 --vocab 65536");
     TestOptions options = model.options();
-    options.runtime.wishes.reserve_bytes = 0;
+    options.runtime.plan.reserve_bytes = 0;
     options.model.kernels = Kernels::plain;
     const FixedBytes plain = plan_only(options).memory.fixed;
     const uint64_t embedding_bytes = open_layout(model.path()).find("token_embd.weight")->extent.bytes;
-    options.runtime.wishes.budget_bytes = plain.resident + plain.kv + plain.compute + plain.overhead + embedding_bytes / 2;
+    options.runtime.plan.budget_bytes = plain.resident + plain.kv + plain.compute + plain.overhead + embedding_bytes / 2;
     options.model.kernels.reset();
     EXPECT_EQ(planned(options), Kernels::plain);
-    *options.runtime.wishes.budget_bytes += embedding_bytes;
+    *options.runtime.plan.budget_bytes += embedding_bytes;
     EXPECT_EQ(planned(options), Kernels::repacked);
 }
 

@@ -47,7 +47,7 @@ TEST_P(PrefillReads, EachDistinctSliceOnceInAnArenaOfThisPercentOfALayersExperts
     options.model.context.batch_tokens = 64;
     options.model.context.ubatch_tokens = 64;
     options.trace_path = model.path() + ".trace";
-    options.runtime.wishes.arena_bytes = layout.routed_bytes / layout.n_layer * static_cast<uint64_t>(GetParam()) / 100;
+    options.runtime.plan.arena_bytes = layout.routed_bytes / layout.n_layer * static_cast<uint64_t>(GetParam()) / 100;
     const std::unique_ptr<OpenModel> engine = open_as(options);
     Session session(*engine, greedy());
     session.prefill(some_tokens(64, engine->n_vocab()));

@@ -14,7 +14,7 @@ TestOptions with_smallest_arena(const SmallModel &model) {
     for (const SizeClass &size_class : open_layout(model.path()).size_classes) {
         floor_bytes += size_class.n_slices_per_token * size_class.slot_bytes;
     }
-    options.runtime.wishes.arena_bytes = floor_bytes;
+    options.runtime.plan.arena_bytes = floor_bytes;
     return options;
 }
 
@@ -116,8 +116,8 @@ TEST(Plan, CoversWhatTheProcessHoldsAfterOpeningAndAfterRunning) {
         options.model.context.ctx_tokens = 2048;
         options.model.context.batch_tokens = 256;
         options.model.context.ubatch_tokens = 256;
-        options.runtime.wishes.budget_bytes = 400 * MiB;
-        options.runtime.wishes.overcommit = true;
+        options.runtime.plan.budget_bytes = 400 * MiB;
+        options.runtime.plan.overcommit = true;
         const auto engine = open_as(options);
         const MemoryPlan &plan = engine->plan();
         EXPECT_EQ(plan.budget_bytes, 400 * MiB);
@@ -141,7 +141,7 @@ TEST(Plan, CountsTheResidentWeightsToTheByte) {
 
 TEST(Plan, RefusesABudgetBelowTheFloorBeforeItReadsAnyWeight) {
     TestOptions options = attention_model().options();
-    options.runtime.wishes.budget_bytes = 1 * MiB;
+    options.runtime.plan.budget_bytes = 1 * MiB;
     bool began = false;
     options.runtime.progress = [&](uint64_t /*done*/, uint64_t /*total*/) { began = true; };
     EXPECT_EQ(error_of([&] { open_as(options); }).kind(), ErrorKind::budget);

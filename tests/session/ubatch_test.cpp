@@ -15,9 +15,9 @@ TestOptions chosen_by_the_plan() {
     options.model.context.batch_tokens = 2048;
     options.model.context.ubatch_tokens = 0;
     options.model.kernels = Kernels::plain;
-    options.runtime.wishes.reserve_bytes = 0;
-    options.runtime.wishes.overcommit = true;
-    options.runtime.wishes.budget_bytes = GiB;
+    options.runtime.plan.reserve_bytes = 0;
+    options.runtime.plan.overcommit = true;
+    options.runtime.plan.budget_bytes = GiB;
     return options;
 }
 
@@ -31,7 +31,7 @@ TestOptions with_little_more_than_the_floor(uint64_t bytes) {
     TestOptions options = chosen_by_the_plan();
     malloc_trim(0); // what other tests left would count as overhead now and be gone in the next plan
     const MemoryPlan plan = plan_only(with_ubatch_of(options, 32)).memory;
-    options.runtime.wishes.budget_bytes = plan.budget_bytes - plan.spare_bytes - plan.arena_bytes + plan.floor_bytes + bytes;
+    options.runtime.plan.budget_bytes = plan.budget_bytes - plan.spare_bytes - plan.arena_bytes + plan.floor_bytes + bytes;
     return options;
 }
 
@@ -94,14 +94,14 @@ TEST(ChoiceOfUbatch, OfStockIsLlamaCppsDefault) {
 
 TEST(ChoiceOfUbatch, ABudgetThatARefusalNamesIsAccepted) {
     TestOptions options = with_little_more_than_the_floor(0);
-    *options.runtime.wishes.budget_bytes -= 8 * MiB;
+    *options.runtime.plan.budget_bytes -= 8 * MiB;
     const Error error = error_of([&] { plan_only(options); });
     EXPECT_EQ(error.kind(), ErrorKind::budget);
-    const size_t at = error.remedy().find("--ram ");
-    ASSERT_NE(at, std::string::npos) << error.what();
-    options.runtime.wishes.budget_bytes = std::stoull(error.remedy().substr(at + 6)) * MiB;
+    const Remedy *const larger = error.find_remedy(RemedyKind::larger_budget);
+    ASSERT_NE(larger, nullptr) << error.what();
+    options.runtime.plan.budget_bytes = larger->amount;
     const auto engine = open_as(options);
-    EXPECT_EQ(engine->plan().budget_bytes, *options.runtime.wishes.budget_bytes);
+    EXPECT_EQ(engine->plan().budget_bytes, *options.runtime.plan.budget_bytes);
     EXPECT_LT(engine->ubatch_tokens(), 512U);
 }
 

@@ -46,8 +46,8 @@ std::vector<uint64_t> reserves_of(const CalibrateFlags &flags, uint64_t budget) 
 }
 
 CalibratedReserve measured_with(OpenOptions options, uint64_t budget, uint64_t reserve) {
-    options.runtime.wishes.budget_bytes = budget;
-    options.runtime.wishes.reserve_bytes = reserve;
+    options.runtime.plan.budget_bytes = budget;
+    options.runtime.plan.reserve_bytes = reserve;
     CalibratedReserve measured;
     measured.asked_bytes = reserve;
     Worker worker("calibrate", {{"open", to_json(options)}});
@@ -64,7 +64,7 @@ CalibratedReserve measured_with(OpenOptions options, uint64_t budget, uint64_t r
 int calibrate(const CalibrateFlags &flags) {
     Calibration calibration;
     calibration.model_path = open_layout(flags.open.model.path).files.front(); // what is no model is said once
-    calibration.budget_bytes = flags.budget.bytes.value_or(probe_machine().usable_bytes);
+    calibration.budget_bytes = budget_of(flags.open.runtime.plan, probe_machine("", other_claims()));
     for (const uint64_t reserve : reserves_of(flags, calibration.budget_bytes)) {
         calibration.reserves.push_back(measured_with(flags.open, calibration.budget_bytes, reserve));
     }

@@ -134,7 +134,7 @@ std::string calibration_json(const Calibration &calibration) {
                         {"slots", slots_of(reserve)},
                         {"overhead_measured_bytes", measured_overhead(reserve)}});
             for (const char *name :
-                 {"reserve_bytes", "passing_bytes", "arena_bytes", "peak_anonymous_bytes", "peak_rss_bytes",
+                 {"reserve_bytes", "transient_bytes", "arena_bytes", "peak_anonymous_bytes", "peak_rss_bytes",
                   "vm_swap_bytes", "resident_bytes", "kv_bytes", "compute_bytes", "overhead_bytes"}) {
                 row[name] = reserve.figures.at(name);
             }

@@ -73,22 +73,22 @@ CLI::Option *add_threads(CLI::App &command, const std::string &names, uint32_t &
 
 void add_memory_flags(CLI::App &command, OpenOptions &options) {
     ContextSpec &context = options.model.context;
-    PlanWishes &wishes = options.runtime.wishes;
+    PlanOptions &plan = options.runtime.plan;
     add_model_flag(command, options.model.path)->group(memory_group);
     add_integer(command, "-c,--ctx-size", context.ctx_tokens, 0, tokens_max,
-                "context in tokens (default: the model's, at most 4096)")
+                "context in tokens, rounded up to a multiple of 256 (default: the model's, at most 4096)")
         ->group(memory_group);
     add_integer(command, "--parallel", context.sequences, 1, sequences_max,
                 "sequences that share the context, each with a recurrent state of its own (default: 1)")
         ->group(memory_group);
-    add_size(command, "--reserve", wishes.reserve_bytes, true,
+    add_size(command, "--reserve", plan.reserve_bytes, true,
              "memory kept free inside the budget (default: min(budget/16, 1G)); raised where tokenising a long text "
              "takes more")
         ->group(memory_group);
-    add_size(command, "--arena", wishes.arena_bytes, false,
+    add_size(command, "--arena", plan.arena_bytes, false,
              "at most this much of the budget for experts (default: all there is)")
         ->group(memory_group);
-    command.add_flag("--overcommit", wishes.overcommit, "accept a budget above what the machine can give")
+    command.add_flag("--overcommit", plan.overcommit, "accept a budget above what the machine can give")
         ->group(memory_group);
     command.add_flag("--mlock", options.runtime.lock_memory, "keep all of it out of swap")->group(memory_group);
     command.add_option("--cache-type-k,--ctk", context.cache_type_k, "type of the K cache")
@@ -101,7 +101,7 @@ void add_memory_flags(CLI::App &command, OpenOptions &options) {
 
 void add_computing_flags(CLI::App &command, OpenOptions &options) {
     ContextSpec &context = options.model.context;
-    add_threads(command, "-t,--threads", context.threads, "threads for decode (default: physical cores)")
+    add_threads(command, "-t,--threads", context.threads, "threads for decode (default: the physical cores that affinity mask and CPU quota leave)")
         ->group(computing_group);
     add_threads(command, "--threads-batch", context.threads_batch, "threads for prefill (default: as -t)")
         ->group(computing_group);
@@ -134,13 +134,13 @@ void add_computing_flags(CLI::App &command, OpenOptions &options) {
 Budget parse_budget(const std::string &text) {
     if (text.ends_with('%')) {
         const double share = parse_percent(text, "--ram");
-        return {text, static_cast<uint64_t>(share * static_cast<double>(probe_machine().usable_bytes))};
+        return {text, static_cast<uint64_t>(share * static_cast<double>(probe_machine("", other_claims()).unclaimed_bytes()))};
     }
     uint64_t bytes = 0;
     try {
         bytes = parse_bytes(text, "--ram");
     } catch (const Error &error) {
-        throw Error(error.kind(), error.message(), "write it like 8G, 8GiB, 8192M or 50%");
+        throw error.with_remedies({{RemedyKind::other, "write it like 8G, 8GiB, 8192M or 50%"}});
     }
     if (bytes < MiB) {
         throw Error(ErrorKind::usage, fmt::format("--ram: '{}' is {}", text, format_bytes(bytes)),
@@ -151,7 +151,7 @@ Budget parse_budget(const std::string &text) {
 
 OpenOptions with_budget(const OpenOptions &options, const Budget &budget) {
     OpenOptions with = options;
-    with.runtime.wishes.budget_bytes = budget.bytes;
+    with.runtime.plan.budget_bytes = budget.bytes;
     return with;
 }
 

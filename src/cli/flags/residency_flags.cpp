@@ -75,10 +75,10 @@ void refuse_unheeded(Residency residency, const PageFlags &page, const OpenOptio
                     fmt::format("--hot-tokens, --page-evict: residency '{}' drops no pages", to_string(residency)),
                     "add --residency page, or leave them out");
     }
-    const PlanWishes &wishes = options.runtime.wishes;
-    for (const auto &[flag, given] : {std::pair{"--ram", wishes.budget_bytes.has_value()},
-                                      {"--reserve", wishes.reserve_bytes.has_value()},
-                                      {"--arena", wishes.arena_bytes.has_value()}}) {
+    const PlanOptions &plan = options.runtime.plan;
+    for (const auto &[flag, given] : {std::pair{"--ram", plan.budget_bytes.has_value()},
+                                      {"--reserve", plan.reserve_bytes.has_value()},
+                                      {"--arena", plan.arena_bytes.has_value()}}) {
         if (residency != Residency::arena && given) {
             throw Error(ErrorKind::usage,
                         fmt::format("{}: residency '{}' keeps no budget: the kernel decides what stays in RAM", flag,

@@ -8,6 +8,7 @@
 #include "cli/flags/model_flags.h"
 #include "cli/plan/expected_hits.h"
 #include "cli/plan/report.h"
+#include "machine/cpus.h"
 #include "runtime/planner.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@
 #include <array>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,23 +39,22 @@ struct PlanFlags {
 
 // What the budget may be: --ram, but no more than the machine gives.
 uint64_t usable_budget(const Planner &planner) {
-    const PlanWishes &wishes = planner.wishes();
-    const uint64_t usable = planner.machine().usable_bytes;
-    const uint64_t wanted = wishes.budget_bytes.value_or(usable);
-    return wishes.overcommit ? wanted : std::min(wanted, usable);
+    const PlanOptions &options = planner.plan_options();
+    const uint64_t wanted = budget_of(options, planner.machine());
+    return options.overcommit ? wanted : std::min(wanted, planner.machine().usable_bytes);
 }
 
 PlanSubject model_of(const Planner &planner) {
     const ModelLayout &layout = planner.layout();
-    const PlanWishes &wishes = planner.wishes();
+    const PlanOptions &options = planner.plan_options();
     PlanSubject model;
     model.path = layout.files.front();
     model.architecture = layout.architecture;
     model.total_bytes = layout.total_bytes;
     model.routed_bytes = layout.routed_bytes;
     model.machine = planner.machine();
-    model.budget_bytes = wishes.budget_bytes.value_or(planner.machine().usable_bytes);
-    model.budget_source = wishes.budget_bytes ? "--ram" : planner.machine().source;
+    model.budget_bytes = budget_of(options, planner.machine());
+    model.budget_source = options.budget_bytes ? "--ram" : planner.machine().source;
     model.sequences = planner.spec().context.sequences;
     model.ctx_tokens = layout.context_length;
     return model;
@@ -64,7 +63,7 @@ PlanSubject model_of(const Planner &planner) {
 // The smallest budget for a context. One that is too long to be asked about does not fit.
 uint64_t need_of(Planner &planner, uint32_t ctx_tokens) {
     try {
-        return smallest_budget(planner.layout(), planner.least(ctx_tokens), planner.wishes());
+        return smallest_budget(planner.layout(), planner.least(ctx_tokens), planner.plan_options());
     } catch (const Error &error) {
         if (error.kind() != ErrorKind::budget) {
             throw;
@@ -80,11 +79,11 @@ std::optional<MemoryPlan> smallest_plan(Planner &planner) {
     if (smallest == UINT64_MAX) {
         return std::nullopt;
     }
-    PlanWishes wishes = planner.wishes();
-    wishes.budget_bytes = smallest;
-    wishes.overcommit = true;
+    PlanOptions options = planner.plan_options();
+    options.budget_bytes = smallest;
+    options.overcommit = true;
     try {
-        MemoryPlan plan = make_plan(planner.layout(), planner.least(ctx_tokens), planner.machine(), wishes);
+        MemoryPlan plan = make_plan(planner.layout(), planner.least(ctx_tokens), planner.machine(), options);
         plan.ubatch_tokens = planner.least_ubatch(ctx_tokens);
         return plan;
     } catch (const Error &) { // --arena or --cache is below one token's experts
@@ -92,35 +91,33 @@ std::optional<MemoryPlan> smallest_plan(Planner &planner) {
     }
 }
 
-std::string without(std::string text, std::string_view part) {
-    const size_t at = text.find(part);
-    return at == std::string::npos ? text : text.erase(at, part.size());
+// "lower -c to 512", and into what it fits where that is not the budget that was asked for.
+Remedy lower_context(const PlanReport &report) {
+    const std::string into = report.ctx_budget_bytes < report.model.budget_bytes
+                                 ? ", which fits into " + format_bytes(report.ctx_budget_bytes)
+                                 : "";
+    return {RemedyKind::shorter_context, fmt::format("lower -c to {}{}", *report.ctx_tokens_max, into),
+            *report.ctx_tokens_max};
 }
 
-// "-c 512 fits"
-std::string fits_of(const PlanReport &report) {
-    const std::string into =
-        report.ctx_budget_bytes < report.model.budget_bytes ? " into " + format_bytes(report.ctx_budget_bytes) : "";
-    return fmt::format("-c {} fits{}", *report.ctx_tokens_max, into);
+// The refusal of a context that does not fit: with the largest that does, or without the advice to lower it.
+Error with_context(const Error &refusal, const PlanReport &report) {
+    const Error others = refusal.without_remedies(RemedyKind::shorter_context);
+    return report.ctx_tokens_max ? others.with_remedy(lower_context(report)) : others;
 }
 
-// The remedy of a context that does not fit: with the largest that does, or without the advice to lower it.
-std::string remedy_with_context(const Error &refusal, const PlanReport &report) {
+// The refusal of a context so long that it cannot be measured, so that no budget for it is known.
+Error with_context_unmeasured(Planner &planner, const Error &refusal, const PlanReport &report) {
     if (report.ctx_tokens_max) {
-        return refusal.remedy() + "; " + fits_of(report);
-    }
-    return without(without(refusal.remedy(), ", or lower -c"), "lower -c or ") + "; no shorter context fits";
-}
-
-// The remedy of a context so long that no budget for it is known.
-std::string remedy_of_unmeasured(Planner &planner, const Error &refusal, const PlanReport &report) {
-    if (report.ctx_tokens_max) {
-        return "lower it: " + fits_of(report);
+        return refusal.with_remedies({lower_context(report)});
     }
     const uint64_t least = need_of(planner, ctx_tokens_step);
     return least == UINT64_MAX
-               ? refusal.remedy()
-               : fmt::format("lower it and raise --ram: {} tokens take {}M", ctx_tokens_step, least / MiB);
+               ? refusal
+               : refusal.with_remedies(
+                     {{RemedyKind::larger_budget,
+                       fmt::format("lower -c and raise --ram: {} tokens take {}M", ctx_tokens_step, least / MiB),
+                       least}});
 }
 
 std::optional<uint32_t> largest_context_within(Planner &planner, uint64_t refused_tokens, uint64_t budget) {
@@ -138,7 +135,7 @@ void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal)
     const uint64_t budget = usable_budget(planner);
     const bool unmeasured = need_of(planner, report.ctx_tokens) == UINT64_MAX;
     report.machine_suffices = report.smallest_budget_bytes.value_or(UINT64_MAX) <= budget &&
-                              budget < planner.wishes().budget_bytes.value_or(budget);
+                              budget < planner.plan_options().budget_bytes.value_or(budget);
     if (report.machine_suffices) { // the context fits, and maybe a longer one, up to the model's
         report.ctx_budget_bytes = budget;
         const uint64_t longest = std::max<uint64_t>(report.ctx_tokens, planner.layout().context_length);
@@ -147,9 +144,7 @@ void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal)
     } else if (unmeasured || report.smallest_budget_bytes.value_or(0) > budget) { // else it is not the context
         report.ctx_budget_bytes = budget;
         report.ctx_tokens_max = largest_context_within(planner, report.ctx_tokens, budget);
-        report.refusal = {refusal.kind(), refusal.message(),
-                          unmeasured ? remedy_of_unmeasured(planner, refusal, report)
-                                     : remedy_with_context(refusal, report)};
+        report.refusal = unmeasured ? with_context_unmeasured(planner, refusal, report) : with_context(refusal, report);
     }
 }
 
@@ -158,7 +153,7 @@ PlanReport plan_or_refusal(Planner &planner) {
     report.model = model_of(planner);
     report.size_classes = planner.layout().size_classes;
     report.ctx_tokens = planner.spec().context.ctx_tokens;
-    report.reserve_asked_bytes = planner.wishes().reserve_bytes;
+    report.reserve_asked_bytes = planner.plan_options().reserve_bytes;
     ProcessPlan planned;
     try {
         planned = planner.plan();
@@ -183,7 +178,7 @@ PlanReport plan_or_refusal(Planner &planner) {
 
 // Puts the plan of what the machine gives in the place of that of the smallest budget.
 void plan_for_the_machine(PlanReport &report, OpenOptions options) {
-    options.runtime.wishes.budget_bytes = report.model.machine.usable_bytes;
+    options.runtime.plan.budget_bytes = report.model.machine.usable_bytes;
     try {
         const ProcessPlan planned = Planner({options.model}, options.runtime).plan();
         report.memory = planned.memory;
@@ -203,6 +198,9 @@ PlanReport report_of(const OpenOptions &options, const std::string &trace_path) 
         trace = trace_for(planner->layout(), trace_path);
     }
     PlanReport report = plan_or_refusal(*planner);
+    report.ctx_asked_tokens = options.model.context.ctx_tokens;
+    report.threads = planner->spec().context.threads;
+    report.threads_bound_by = options.model.context.threads == 0 ? usable_cpus().bound_by() : "";
     const ModelLayout layout = std::move(planner->take_layouts().front());
     planner.reset(); // what it holds would be overhead in the plan of another
     if (report.machine_suffices) {
@@ -218,7 +216,7 @@ PlanReport report_of(const OpenOptions &options, const std::string &trace_path) 
 // -c, or else 2048, 4096, … up to the model's context; that alone if it is shorter.
 std::vector<uint32_t> contexts_of(uint32_t asked_tokens, uint64_t model_ctx_tokens) {
     if (asked_tokens > 0) {
-        return {asked_tokens};
+        return {rounded_context(asked_tokens)};
     }
     const uint64_t longest = model_ctx_tokens == 0 ? ctx_tokens_of_all_max : model_ctx_tokens;
     std::vector<uint32_t> contexts;
@@ -233,14 +231,14 @@ std::vector<uint32_t> contexts_of(uint32_t asked_tokens, uint64_t model_ctx_toke
 }
 
 FeasibilityCell cell_of(Planner &planner, const FixedBytes &fixed, double share, uint64_t budget) {
-    PlanWishes wishes = planner.wishes();
-    wishes.cache_share = share;
-    const uint64_t arena = static_cast<uint64_t>(share * static_cast<double>(all_experts_bytes(planner.layout())));
+    PlanOptions options = planner.plan_options();
+    options.cache_share = share;
+    const uint64_t arena = cache_bytes(planner.layout(), share);
     FeasibilityCell cell;
     cell.lower_bound_bytes = fixed.resident + arena + fixed.kv;
     cell.footprint_bytes = cell.lower_bound_bytes + fixed.compute + fixed.overhead;
     if (arena >= floor_bytes(planner.layout())) {
-        cell.needed_bytes = smallest_budget(planner.layout(), fixed, wishes);
+        cell.needed_bytes = smallest_budget(planner.layout(), fixed, options);
         cell.feasible = cell.needed_bytes <= budget;
     }
     return cell;
@@ -289,7 +287,7 @@ int plan_one(const OpenOptions &options, const std::string &trace_path, bool as_
 int plan(const PlanFlags &flags) {
     OpenOptions options = with_budget(flags.open, flags.budget);
     if (!flags.cache.empty()) {
-        options.runtime.wishes.cache_share =
+        options.runtime.plan.cache_share =
             parse_percent(flags.cache.ends_with('%') ? flags.cache : flags.cache + "%", "--cache");
     }
     const bool as_json = flags.output == "json";

@@ -61,7 +61,7 @@ std::string parts_of(const PlanReport &report) {
            row("O  overhead", plan.fixed.overhead, "code, vocabulary, threads, loading") +
            row("F  = L + O", footprint(plan), "full footprint") +
            row("reserve", plan.reserve_bytes,
-               fmt::format("kept free; {} of it to tokenise a long text", format_bytes(plan.fixed.passing))) +
+               fmt::format("kept free; {} of it to tokenise a long text", format_bytes(plan.fixed.transient))) +
            row("spare", plan.spare_bytes, "needed by nothing") +
            row("budget", plan.budget_bytes, "F, reserve and spare") +
            row("floor", plan.floor_bytes, "one token's experts: the least arena");
@@ -87,7 +87,7 @@ std::string raised_reserve_of(const PlanReport &report) {
     return fmt::format("--reserve {} is raised to {}: a quarter of what was asked for, and what tokenising a long text "
                        "takes, {}\n",
                        format_bytes(asked), format_bytes(report.memory.reserve_bytes),
-                       format_bytes(report.memory.fixed.passing));
+                       format_bytes(report.memory.fixed.transient));
 }
 
 std::string largest_context_of(const PlanReport &report) {
@@ -141,6 +141,12 @@ uint64_t footprint(const MemoryPlan &plan) { return lower_bound(plan) + plan.fix
 
 std::string plan_table(const PlanReport &report) {
     std::string text = head_of(report.model);
+    if (!report.threads_bound_by.empty()) {
+        text += fmt::format("threads: {} ({})\n", report.threads, report.threads_bound_by);
+    }
+    if (const std::string note = rounded_context_note(report.ctx_asked_tokens); !note.empty()) {
+        text += fmt::format("note: {}\n", note);
+    }
     text += subject_of(report);
     if (!report.refusal || report.smallest_budget_bytes) {
         text += '\n';
@@ -164,8 +170,11 @@ std::string plan_json(const PlanReport &report) {
                  {"smallest_budget_bytes", or_null(report.smallest_budget_bytes)},
                  {"ctx_tokens_max", or_null(report.ctx_tokens_max)},
                  {"ctx_tokens", report.ctx_tokens},
+                 {"ctx_asked_tokens", report.ctx_asked_tokens > 0 ? Json(report.ctx_asked_tokens) : Json()},
                  {"ubatch_tokens", plan.ubatch_tokens},
                  {"kernels", to_string(report.kernels)},
+                 {"threads", report.threads},
+                 {"threads_bound_by", report.threads_bound_by.empty() ? Json() : Json(report.threads_bound_by)},
                  {"planned_budget_bytes", plan.budget_bytes},
                  {"resident_bytes", plan.fixed.resident},
                  {"arena_bytes", plan.arena_bytes},
@@ -175,7 +184,7 @@ std::string plan_json(const PlanReport &report) {
                  {"lower_bound_bytes", lower_bound(plan)},
                  {"footprint_bytes", footprint(plan)},
                  {"reserve_bytes", plan.reserve_bytes},
-                 {"passing_bytes", plan.fixed.passing},
+                 {"transient_bytes", plan.fixed.transient},
                  {"spare_bytes", plan.spare_bytes},
                  {"floor_bytes", plan.floor_bytes},
                  {"cached_share", report.cached_share},

@@ -35,9 +35,13 @@ struct PlanReport {
     PlanSubject model;
     std::vector<SizeClass> size_classes;
     uint32_t ctx_tokens = 0;
+    uint32_t ctx_asked_tokens = 0; // -c; 0: none
     // If it is refused: of the smallest budget that works, or of what the machine gives where that is enough.
     MemoryPlan memory;
     Kernels kernels = Kernels::plain;
+    uint32_t threads = 0;
+    std::string
+        threads_bound_by; // why they are fewer than the machine's cores; empty if they are not, or were asked for
     double cached_share = 0;
     std::optional<ExpectedHits> hits;
     std::optional<uint64_t> reserve_asked_bytes; // --reserve

@@ -9,6 +9,7 @@
 #include "cli/flags/model_flags.h"
 #include "cli/probe/report.h"
 #include "cli/probe/target.h"
+#include "machine/cpus.h"
 #include "plan/plan.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@
 #include <algorithm>
 #include <bit>
 #include <memory>
-#include <thread>
 
 namespace larder {
 
@@ -84,7 +84,7 @@ int probe(const ProbeFlags &flags) {
     wanted.seconds_per_sample = flags.seconds * (1 - memory_seconds_share) / n_sample;
     result.disk = probe_disk(wanted);
 
-    const uint32_t threads = flags.threads > 0 ? flags.threads : std::max(1U, std::thread::hardware_concurrency());
+    const uint32_t threads = flags.threads > 0 ? flags.threads : usable_cpus().processors;
     const uint32_t n_memory_sample = static_cast<uint32_t>(std::bit_width(threads)) + 1;
     result.memory = probe_memory(threads, memory_probe_bytes(), flags.seconds * memory_seconds_share / n_memory_sample);
     if (result.target.layout && flags.sizes.empty() && !result.target.layout->expert_tensors.empty()) {

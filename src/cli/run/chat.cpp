@@ -72,8 +72,9 @@ class Chat {
             signals_.answer_ends();
             messages_.resize(messages_before);
             text_.resize(text_before);
-            const bool full = error.kind() == ErrorKind::usage;
-            say("\nerror: {}{}\n", error.what(), full ? ", or /clear the conversation" : "");
+            const bool full = error.find_remedy(RemedyKind::shorter_text) != nullptr;
+            const Remedy clear = {RemedyKind::shorter_text, "/clear the conversation"};
+            say("\nerror: {}\n", full ? error.with_remedy(clear).what() : error.what());
             code_ = exit_code(error.kind());
         }
     }

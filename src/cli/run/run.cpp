@@ -14,6 +14,8 @@
 #include "cli/run/chat.h"
 #include "cli/tune/profile.h"
 #include "lab/recorder/recorder.h"
+#include "machine/cpus.h"
+#include "machine/numa.h"
 #include "runtime/planner.h"
 #include "session/session.h"
 
@@ -62,11 +64,11 @@ void announce(const ModelLayout &layout, const MemoryPlan &plan, uint32_t ctx_to
         say("a dense model: there are no routed experts to stream, all weights are resident; ubatch {}\n",
             plan.ubatch_tokens);
     } else {
-        const bool all = plan.arena_bytes >= layout.routed_bytes;
         say("resident {}, KV {}, compute {} (ubatch {}), overhead {}, reserve {}, arena {} for {} of experts{}\n",
             format_bytes(plan.fixed.resident), format_bytes(plan.fixed.kv), format_bytes(plan.fixed.compute),
             plan.ubatch_tokens, format_bytes(plan.fixed.overhead), format_bytes(plan.reserve_bytes),
-            format_bytes(plan.arena_bytes), format_bytes(layout.routed_bytes), all ? ": all fit" : "");
+            format_bytes(plan.arena_bytes), format_bytes(layout.routed_bytes),
+            holds_all_experts(layout, plan) ? ": all fit" : "");
     }
     if (layout.context_length > 0 && ctx_tokens > layout.context_length) {
         say("note: the model was made for contexts of {} tokens\n", layout.context_length);
@@ -80,6 +82,20 @@ void announce_residency(Residency residency, const PagerOptions &pager) {
             pager.hot_tokens, to_string(pager.evict));
     } else if (residency == Residency::stock) {
         say("residency stock: no budget; llama.cpp's own loader\n");
+    }
+}
+
+// What larder does otherwise than it was asked to, or than on a machine of its own.
+void announce_differences(const OpenModel &model, const ContextSpec &asked) {
+    if (asked.ctx_tokens > 0 && model.ctx_tokens() != asked.ctx_tokens) {
+        say("note: {}\n", rounded_context_note(asked.ctx_tokens));
+    }
+    const Cpus cpus = usable_cpus();
+    if (asked.threads == 0 && model.threads() == cpus.default_threads() && !cpus.bound_by().empty()) {
+        say("threads: {} ({})\n", model.threads(), cpus.bound_by());
+    }
+    if (const std::string note = numa_note(); !note.empty()) {
+        say("NUMA: {}\n", note);
     }
 }
 
@@ -228,6 +244,7 @@ std::unique_ptr<OpenModel> open_for(const RunFlags &flags, const OpenOptions &op
     if (!flags.quiet) {
         announce_residency(flags.residency, flags.page.options());
         say("kernels: {}\n", to_string(model->kernels()));
+        announce_differences(*model, options.model.context);
     }
     if (!model->reader_info().notice.empty()) {
         say("note: {}\n", model->reader_info().notice);

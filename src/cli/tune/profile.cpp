@@ -4,12 +4,12 @@
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "cli/console/stats_file.h"
+#include "machine/cpus.h"
 #include "plan/plan.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -146,7 +146,7 @@ std::string memory_mismatch(const TuneProfile &profile, uint32_t ctx_tokens, con
 
 MemoryFlags memory_flags(const OpenOptions &options) {
     const ContextSpec &context = options.model.context;
-    const std::optional<uint64_t> &reserve = options.runtime.wishes.reserve_bytes;
+    const std::optional<uint64_t> &reserve = options.runtime.plan.reserve_bytes;
     return {{"-np", std::to_string(context.sequences)},
             {"-ctk", context.cache_type_k},
             {"-ctv", context.cache_type_v},
@@ -155,11 +155,7 @@ MemoryFlags memory_flags(const OpenOptions &options) {
             {"--reserve", reserve ? std::to_string(*reserve) : "default"}};
 }
 
-uint32_t usable_processors() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1;
-}
+uint32_t usable_processors() { return usable_cpus().processors; }
 
 bool any_profile() {
     std::error_code error;
@@ -229,7 +225,7 @@ AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path
     RuntimeOptions &runtime = options.runtime;
     const std::string mismatch = memory_mismatch(profile, ctx_tokens, options);
     const bool open_ubatch = context.ubatch_tokens == 0;
-    const bool open_arena = !runtime.wishes.arena_bytes && profile.tuning.arena_bytes > 0;
+    const bool open_arena = !runtime.plan.arena_bytes && profile.tuning.arena_bytes > 0;
     std::string told;
     const auto tell = [&told](const std::string &what) { told += (told.empty() ? "" : ", ") + what; };
     if (context.threads == 0) {
@@ -241,7 +237,7 @@ AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path
         tell(fmt::format("ubatch {}", context.ubatch_tokens));
     }
     if (open_arena && mismatch.empty()) {
-        runtime.wishes.arena_bytes = profile.tuning.arena_bytes;
+        runtime.plan.arena_bytes = profile.tuning.arena_bytes;
         tell(fmt::format("arena at most {}", format_bytes(profile.tuning.arena_bytes)));
     }
     if (runtime.reader.depth == 0) {

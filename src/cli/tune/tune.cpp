@@ -62,7 +62,7 @@ TuneSpace space_of(const OpenOptions &named, const StartingPoint &start) {
     space.arena_bytes = {0};
     for (const uint64_t part : {3U, 2U}) {
         const uint64_t bytes = start.arena_bytes / 4 * part;
-        if (!named.runtime.wishes.arena_bytes && bytes >= start.floor_bytes && bytes > 0) {
+        if (!named.runtime.plan.arena_bytes && bytes >= start.floor_bytes && bytes > 0) {
             space.arena_bytes.push_back(bytes);
         }
     }
@@ -87,7 +87,7 @@ class JobRunner {
         flags.open.model.context.ubatch_tokens = tuning.ubatch_tokens;
         flags.open.runtime.reader.depth = tuning.io_depth;
         if (tuning.arena_bytes > 0) {
-            flags.open.runtime.wishes.arena_bytes = tuning.arena_bytes;
+            flags.open.runtime.plan.arena_bytes = tuning.arena_bytes;
         }
         BenchRow row;
         row.budget = flags_.budget;

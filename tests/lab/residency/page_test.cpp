@@ -42,7 +42,7 @@ TestOptions options_for(const SmallModel &model, Residency residency, PageEvict 
         for (const SizeClass &size_class : open_layout(model.path()).size_classes) {
             floor_bytes += size_class.n_slices_per_token * size_class.slot_bytes;
         }
-        options.runtime.wishes.arena_bytes = floor_bytes;
+        options.runtime.plan.arena_bytes = floor_bytes;
     }
     return options;
 }
