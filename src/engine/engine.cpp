@@ -22,6 +22,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 namespace larder {
@@ -44,6 +45,11 @@ void on_tensor(ggml_tensor *tensor, void *user) {
     } else if ((targets->binding == nullptr || !targets->binding->bind(tensor)) && targets->unbound.empty()) {
         targets->unbound = tensor->name;
     }
+}
+
+// Each read of the store is into a slot of its own.
+uint32_t store_reads_max(const std::vector<uint64_t> &slots) {
+    return static_cast<uint32_t>(std::accumulate(slots.begin(), slots.end(), uint64_t{0})); // slots have 32-bit indices
 }
 
 } // namespace
@@ -135,7 +141,9 @@ void Engine::Impl::remember_file_states() {
 
 void Engine::Impl::open_arena() {
     make_the_plan();
-    reader = open_reader(layout.files, options.reader);
+    ReaderOptions reading = options.reader;
+    reading.requests_max = std::max(ResidentWeights::reads_max, store_reads_max(plan.slots));
+    reader = open_reader(layout.files, reading);
     remember_file_states();
     if (!layout.expert_tensors.empty()) {
         make_the_store();

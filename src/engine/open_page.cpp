@@ -93,7 +93,9 @@ void Engine::Impl::open_page() {
                 record(group, top_k, experts);
             }
         });
-    const std::unique_ptr<Reader> resident_reader = open_reader(layout.files, options.reader);
+    ReaderOptions reading = options.reader;
+    reading.requests_max = ResidentWeights::reads_max;
+    const std::unique_ptr<Reader> resident_reader = open_reader(layout.files, reading);
     remember_file_states();
 
     PageLoad load(layout, *resident_reader, *mapped_experts, *pager);

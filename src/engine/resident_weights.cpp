@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -24,7 +25,7 @@ namespace {
 
 // Measured on NVMe and virtual disks: rates are flat from 256 KiB on, and 8 reads under way saturate them.
 constexpr uint64_t chunk_bytes = MiB;
-constexpr size_t chunk_count = 8;
+constexpr size_t chunk_count = ResidentWeights::reads_max;
 
 std::string shape_text(const int64_t *ne) { return fmt::format("[{}, {}, {}, {}]", ne[0], ne[1], ne[2], ne[3]); }
 
@@ -57,6 +58,23 @@ class Buffers {
 
   private:
     void *memory_;
+};
+
+// Waits for the reads in flight, also where `progress` throws: they write into the buffers.
+class ReadsEnd {
+  public:
+    explicit ReadsEnd(Reader &reader) : reader_(reader) {}
+    ~ReadsEnd() {
+        std::array<ReadResult, chunk_count> results;
+        while (reader_.in_flight() > 0) {
+            (void)reader_.poll(results, std::chrono::milliseconds::max());
+        }
+    }
+    ReadsEnd(const ReadsEnd &) = delete;
+    ReadsEnd &operator=(const ReadsEnd &) = delete;
+
+  private:
+    Reader &reader_;
 };
 
 } // namespace
@@ -175,6 +193,7 @@ void ResidentWeights::load(const std::function<void(uint64_t, uint64_t)> &progre
     }
 
     const Buffers buffers;
+    const ReadsEnd reads_end(reader_);
     std::array<size_t, chunk_count> in_buffer{}; // which read a buffer holds
     size_t next = 0;
     uint64_t done = 0;
@@ -210,12 +229,10 @@ void ResidentWeights::load(const std::function<void(uint64_t, uint64_t)> &progre
         start(buffer);
     }
     std::array<ReadResult, chunk_count> results;
-    while (reader_.in_flight() > 0) { // also after a failure: buffers may not go while reads are under way
-        const size_t n = reader_.poll(results, true);
-        for (size_t i = 0; i < n; i++) {
-            if (!failure) {
-                finish(results.at(i));
-            }
+    while (reader_.in_flight() > 0 && !failure) {
+        const size_t n = reader_.poll(results, std::chrono::milliseconds::max());
+        for (size_t i = 0; i < n && !failure; i++) {
+            finish(results.at(i));
         }
     }
     if (failure) {

@@ -30,6 +30,8 @@ class ResidentWeights {
 
     // Memory that load() uses for a while.
     static uint64_t buffer_bytes();
+    // Most reads that load() has in flight at once.
+    static constexpr uint32_t reads_max = 8;
 
   private:
     struct Piece {

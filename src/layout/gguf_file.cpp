@@ -39,8 +39,7 @@ class MetadataSource {
         fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
         struct stat status = {};
         if (!fd_.valid() || ::fstat(fd_.get(), &status) != 0) {
-            const int code = errno;
-            throw Error::from_errno(code, fmt::format("cannot open the model {}", printable(path)), "check its path");
+            throw cannot_open(path, errno);
         }
         if (S_ISDIR(status.st_mode)) {
             throw refusal(path, "is a directory", "give the .gguf file in it");
@@ -192,7 +191,7 @@ GgufFile read_gguf(const std::string &path) {
         throw refusal(path, "its metadata does not fit into memory");
     }
     if (source.read_errno() != 0) {
-        throw Error::from_errno(source.read_errno(), fmt::format("cannot read the model {}", printable(path)));
+        throw Error::from_errno(source.read_errno(), fmt::format("cannot read {}", path), "check the disk (dmesg)");
     }
     if (file.context == nullptr) {
         throw refusal(path, fmt::format("is not a readable GGUF model: {}", log.reason()));

@@ -99,7 +99,7 @@ void ExpertStore::Impl::poll_blocking(std::unique_lock<std::mutex> &lock) {
     polling_ = true;
     lock.unlock();
     const Clock::time_point blocked_from = Clock::now();
-    const size_t count = reader_.poll(results_, true);
+    const size_t count = reader_.poll(results_, std::chrono::milliseconds::max());
     const auto blocked_for = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - blocked_from);
     lock.lock();
     polling_ = false;
@@ -116,7 +116,7 @@ bool ExpertStore::Impl::poll_finished() {
     bool any = false;
     size_t count = results_.size();
     while (count == results_.size() && table_.reading() > 0) {
-        count = reader_.poll(results_, false);
+        count = reader_.poll(results_, std::chrono::milliseconds(0));
         for (size_t i = 0; i < count; ++i) {
             finish(results_[i]);
         }

@@ -144,16 +144,18 @@ class ImageReader : public Reader {
         }
         disk.submit(requests);
     }
-    size_t poll(std::span<ReadResult> results, bool wait) override {
-        const size_t count = disk.poll(results, wait);
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) override {
+        const size_t count = disk.poll(results, at_most);
         for (const ReadResult &result : results.first(count)) {
             const ReadRequest &request = pending_.at(result.tag);
             std::copy_n(image_.data() + request.offset, result.bytes_read, request.into);
         }
         return count;
     }
+    void wake() noexcept override { disk.wake(); }
     [[nodiscard]] size_t in_flight() const override { return disk.in_flight(); }
     [[nodiscard]] const ReaderInfo &info() const override { return disk.info(); }
+    [[nodiscard]] FileIdentity identity(uint32_t file) const override { return disk.identity(file); }
 
     SimReader disk;
 

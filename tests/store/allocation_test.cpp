@@ -24,7 +24,7 @@ class InstantReader : public Reader {
     void submit(std::span<const ReadRequest> requests) override {
         pending_.insert(pending_.end(), requests.begin(), requests.end());
     }
-    size_t poll(std::span<ReadResult> results, bool) override {
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds) override {
         const size_t count = std::min(results.size(), pending_.size());
         for (size_t i = 0; i < count; ++i) {
             results[i] = {pending_.back().tag, 0, pending_.back().bytes};
@@ -33,7 +33,9 @@ class InstantReader : public Reader {
         return count;
     }
     [[nodiscard]] size_t in_flight() const override { return pending_.size(); }
+    void wake() noexcept override {}
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
+    [[nodiscard]] FileIdentity identity(uint32_t) const override { return {}; }
 
   private:
     std::vector<ReadRequest> pending_;

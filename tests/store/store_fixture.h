@@ -74,12 +74,14 @@ class OneAtATimeReader : public Reader {
         const Use use(busy_);
         reader_.submit(requests);
     }
-    size_t poll(std::span<ReadResult> results, bool wait) override {
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) override {
         const Use use(busy_);
-        return reader_.poll(results, wait);
+        return reader_.poll(results, at_most);
     }
+    void wake() noexcept override { reader_.wake(); }
     [[nodiscard]] size_t in_flight() const override { return reader_.in_flight(); }
     [[nodiscard]] const ReaderInfo &info() const override { return reader_.info(); }
+    [[nodiscard]] FileIdentity identity(uint32_t file) const override { return reader_.identity(file); }
 
   private:
     struct Use {

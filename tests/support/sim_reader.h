@@ -6,8 +6,11 @@
 // unaligned requests, and two requests in flight into the same memory. Memory of a request holds `unread_byte` until it
 // completes.
 //
+// Time is simulated too. It stands still unless a test passes some of it with pass(): then polls that have waited for
+// as long as they may return 0. A stalled disk completes nothing, and a poll that would wait passes the time itself.
+//
 // Threads: submit() and poll() as in io.h. Everything else from any thread, so that a test can hold completions back
-// while other threads wait for them, and look on.
+// while other threads wait for them.
 #pragma once
 
 #include "base/check.h"
@@ -15,6 +18,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <limits>
@@ -90,10 +94,17 @@ class SimReader : public Reader {
 
     // --- holding completions back ---
 
-    // From now on nothing completes; poll(wait) blocks if something is in flight.
+    // From now on nothing completes; a poll that may wait blocks if something is in flight.
     void hold() {
         const std::lock_guard lock(mutex_);
         allowance_ = 0;
+    }
+    // The same, but such a poll returns 0 at once, and what it may wait for has passed. Until resume().
+    void stall() {
+        const std::lock_guard lock(mutex_);
+        allowance_ = 0;
+        stalled_ = true;
+        changed_.notify_all();
     }
     // Lets `count` more completions through while held.
     void let(uint64_t count) {
@@ -101,7 +112,37 @@ class SimReader : public Reader {
         allowance_ += std::min(count, unlimited - allowance_);
         changed_.notify_all();
     }
-    void resume() { let(unlimited); }
+    void resume() {
+        const std::lock_guard lock(mutex_);
+        stalled_ = false;
+        allowance_ = unlimited;
+        changed_.notify_all();
+    }
+
+    // --- time ---
+
+    void pass(std::chrono::milliseconds time) {
+        const std::lock_guard lock(mutex_);
+        now_ += time;
+        changed_.notify_all();
+    }
+    [[nodiscard]] std::chrono::milliseconds now() const {
+        const std::lock_guard lock(mutex_);
+        return now_;
+    }
+    // Polls that wait at this moment.
+    [[nodiscard]] uint64_t waiting() const {
+        const std::lock_guard lock(mutex_);
+        return waiting_;
+    }
+
+    // --- the files themselves ---
+
+    // The file was replaced or written to: from now on this is what its descriptor leads to.
+    void set_identity(uint32_t file, const FileIdentity &identity) {
+        const std::lock_guard lock(mutex_);
+        identities_[file] = identity;
+    }
 
     // --- what was asked ---
 
@@ -150,17 +191,18 @@ class SimReader : public Reader {
         max_in_flight_ = std::max<uint64_t>(max_in_flight_, pending_.size());
     }
 
-    size_t poll(std::span<ReadResult> results, bool wait) override {
+    size_t poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) override {
         std::unique_lock lock(mutex_);
-        if (wait) {
-            changed_.wait(lock, [&] { return pending_.empty() || allowance_ > 0; });
+        const bool may_wait = at_most > std::chrono::milliseconds(0) && !results.empty();
+        if (may_wait) {
+            wait_for_completion(lock, at_most);
         }
         const uint64_t ready = std::min<uint64_t>({pending_.size(), allowance_, results.size()});
         if (ready == 0) {
             return 0;
         }
-        // Without in_order a poll finds some of what could be there: at least one if it waits.
-        const uint64_t count = options_.in_order ? ready : draw(wait ? 1 : 0, ready);
+        // Without in_order a poll finds some of what could be there: at least one if it may wait.
+        const uint64_t count = options_.in_order ? ready : draw(may_wait ? 1 : 0, ready);
         for (uint64_t i = 0; i < count; i++) {
             const auto chosen = pending_.begin() + static_cast<std::ptrdiff_t>(choose());
             results[i] = complete(*chosen);
@@ -172,11 +214,24 @@ class SimReader : public Reader {
         return count;
     }
 
+    void wake() noexcept override {
+        const std::lock_guard lock(mutex_);
+        woken_ = true;
+        changed_.notify_all();
+    }
+
     [[nodiscard]] size_t in_flight() const override {
         const std::lock_guard lock(mutex_);
         return pending_.size();
     }
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
+    [[nodiscard]] FileIdentity identity(uint32_t file) const override {
+        const std::lock_guard lock(mutex_);
+        const auto found = identities_.find(file);
+        return found != identities_.end()
+                   ? found->second
+                   : FileIdentity{.device = 1, .inode = uint64_t{file} + 1, .bytes = options_.file_bytes};
+    }
 
   private:
     static constexpr uint64_t unlimited = std::numeric_limits<uint64_t>::max();
@@ -200,6 +255,24 @@ class SimReader : public Reader {
         x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
         x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
         return x ^ (x >> 31);
+    }
+
+    void wait_for_completion(std::unique_lock<std::mutex> &lock, std::chrono::milliseconds at_most) {
+        const auto ready = [this] { return pending_.empty() || allowance_ > 0; };
+        const std::chrono::milliseconds deadline =
+            at_most > std::chrono::milliseconds::max() - now_ ? std::chrono::milliseconds::max() : now_ + at_most;
+        waiting_++;
+        changed_.wait(lock, [&] { return ready() || woken_ || stalled_ || now_ >= deadline; });
+        waiting_--;
+        if (ready()) {
+            return;
+        }
+        if (woken_) {
+            woken_ = false;
+        } else if (stalled_) {
+            LARDER_CHECK(at_most < std::chrono::milliseconds::max()); // it would wait for ever
+            now_ = std::max(now_, deadline);
+        }
     }
 
     uint64_t draw(uint64_t low, uint64_t high) { return low + random_() % (high - low + 1); }
@@ -269,6 +342,11 @@ class SimReader : public Reader {
     std::vector<Pending> pending_; // in order of submission
     uint64_t next_number_ = 0;
     uint64_t allowance_ = unlimited; // completions that may still pass
+    bool stalled_ = false;
+    bool woken_ = false;
+    uint64_t waiting_ = 0;
+    std::chrono::milliseconds now_{0};
+    std::map<uint32_t, FileIdentity> identities_; // those that were set
     std::map<uint64_t, int> request_faults_;
     std::vector<std::pair<Range, int>> range_faults_;
     std::vector<Range> late_ranges_;
