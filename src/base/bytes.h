@@ -15,6 +15,10 @@ inline constexpr uint64_t GiB = 1024 * MiB;
 constexpr uint64_t align_down(uint64_t value, uint64_t alignment) { return value & ~(alignment - 1); }
 constexpr uint64_t align_up(uint64_t value, uint64_t alignment) { return align_down(value + alignment - 1, alignment); }
 
+// Direct I/O (O_DIRECT) needs offset, length and memory of a read to be multiples of the device's block. 4096 is a
+// multiple of the block of every disk in use.
+inline constexpr uint64_t direct_io_alignment = 4096;
+
 // "512 B", "1.5 KiB", "18.16 GiB": two decimals at most, binary units.
 std::string format_bytes(uint64_t bytes);
 

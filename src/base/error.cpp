@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
@@ -107,6 +108,38 @@ const Remedy *Error::find_remedy(RemedyKind kind) const noexcept {
         }
     }
     return nullptr;
+}
+
+namespace {
+
+const char *remedy_for_opening(int errno_value) {
+    switch (errno_value) {
+    case EACCES:
+    case EPERM:
+        return "check the permissions of the file and of the folders above it";
+    case EMFILE:
+        return "raise the limit of open files (ulimit -n)";
+    case ENFILE:
+        return "raise the system's limit of open files (sysctl fs.file-max), or close other programs";
+    case EIO:
+    case ENXIO:
+    case EUCLEAN: // a damaged file system
+        return "check the disk (dmesg)";
+    case ENOMEM:
+        return "free some memory";
+    case ESTALE:
+    case ENOTCONN:
+    case ETIMEDOUT:
+        return "check the network or FUSE file system, and mount it again";
+    default:
+        return "check the path";
+    }
+}
+
+} // namespace
+
+Error cannot_open(std::string_view path, int errno_value) {
+    return Error::from_errno(errno_value, fmt::format("cannot open {}", path), remedy_for_opening(errno_value));
 }
 
 } // namespace larder

@@ -64,7 +64,7 @@ class Error : public std::exception {
     // With one remedy, or none where the text is empty.
     Error(ErrorKind kind, std::string what, std::string remedy = {});
 
-    // An io error that names the errno value as text.
+    // An Error(io) that names the errno value as text.
     static Error from_errno(int errno_value, std::string_view doing, std::string remedy = {});
 
     // The same error with "context: " before its text.
@@ -91,5 +91,8 @@ class Error : public std::exception {
     std::string remedy_;
     std::string line_;
 };
+
+// The Error(io) for a file that could not be opened: "cannot open PATH: CAUSE", with the remedy for that cause.
+Error cannot_open(std::string_view path, int errno_value);
 
 } // namespace larder

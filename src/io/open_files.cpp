@@ -3,32 +3,29 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "io/direct_check.h"
+#include "io/file_system.h"
+#include "io/page_cache.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
+#include <limits>
 #include <system_error>
 
 namespace larder {
 
 namespace {
 
-Error cannot_open(const std::string &path, int error) {
-    std::string remedy = "check the path";
-    if (error == EACCES || error == EPERM) {
-        remedy = "check the file's permissions";
-    } else if (error == EMFILE || error == ENFILE) {
-        remedy = "raise the limit of open files (ulimit -n)";
-    } else if (error == EIO) {
-        remedy = "check the disk (dmesg)";
-    }
-    return Error::from_errno(error, "cannot open " + path, remedy);
-}
+constexpr const char *another_file_system =
+    "keep the model uncompressed on a disk's file system such as ext4 or xfs, or allow buffered reads";
 
-// Opening a pipe would block and a directory would look like a file system without direct I/O: both are told apart
-// here.
+// Opening a pipe would block, and a directory would look like a file system without direct I/O.
 void check_is_file(const std::string &path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
@@ -39,17 +36,31 @@ void check_is_file(const std::string &path) {
     }
 }
 
-int open_retrying(const std::string &path, int flags) {
+UniqueFd open_retrying(const std::string &path, int flags) {
     int fd = -1;
     do {
         fd = ::open(path.c_str(), flags | O_RDONLY | O_CLOEXEC);
     } while (fd < 0 && errno == EINTR);
+    UniqueFd opened(fd);
+    if (opened.valid()) {
+        // Reads are whole and in no order that read-ahead could guess. Also under O_DIRECT: it may be a buffered read
+        // after all. Only advice.
+        (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+    }
+    return opened;
+}
+
+UniqueFd open_buffered(const std::string &path) {
+    UniqueFd fd = open_retrying(path, 0);
+    if (!fd.valid()) {
+        throw cannot_open(path, errno);
+    }
     return fd;
 }
 
 // The errno value of reading the first block, or 0.
 int read_first_block(int fd) {
-    alignas(read_alignment) std::array<char, read_alignment> block;
+    alignas(direct_io_alignment) std::array<char, direct_io_alignment> block;
     ssize_t returned = 0;
     do {
         returned = ::pread(fd, block.data(), block.size(), 0);
@@ -57,16 +68,15 @@ int read_first_block(int fd) {
     return returned < 0 ? errno : 0;
 }
 
-bool refuses_direct(int error) { return error == EINVAL || error == EOPNOTSUPP; }
-
-// Opens `path` with O_DIRECT. An invalid descriptor: the file system does not take it, errno says how it put that.
+// Opens `path` with O_DIRECT. An invalid descriptor: the file system refuses it, and errno is its answer. It may answer
+// at open() or at the first read.
 UniqueFd open_direct(const std::string &path) {
-    UniqueFd fd(open_retrying(path, O_DIRECT));
-    int error = fd.valid() ? read_first_block(fd.get()) : errno;
+    UniqueFd fd = open_retrying(path, O_DIRECT);
+    const int error = fd.valid() ? read_first_block(fd.get()) : errno;
     if (error == 0) {
         return fd;
     }
-    if (!refuses_direct(error)) {
+    if (error != EINVAL && error != EOPNOTSUPP) {
         throw fd.valid() ? Error::from_errno(error, "cannot read " + path, "check the disk (dmesg)")
                          : cannot_open(path, error);
     }
@@ -75,14 +85,57 @@ UniqueFd open_direct(const std::string &path) {
     return fd;
 }
 
-UniqueFd open_buffered(const std::string &path) {
-    UniqueFd fd(open_retrying(path, 0));
-    if (!fd.valid()) {
-        throw cannot_open(path, errno);
+uint64_t size_of(int fd) {
+    struct stat status {};
+    if (::fstat(fd, &status) != 0) {
+        return std::numeric_limits<uint64_t>::max();
     }
-    // Windows are read whole and in no order that read-ahead could guess. Only advice: a failure changes nothing.
-    (void)::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
-    return fd;
+    // A block device has no size of its own.
+    const off_t bytes = S_ISBLK(status.st_mode) ? ::lseek(fd, 0, SEEK_END) : status.st_size;
+    return bytes >= 0 ? static_cast<uint64_t>(bytes) : std::numeric_limits<uint64_t>::max();
+}
+
+// Why reads do not bypass the page cache, in words. Empty: they do, as far as the kernel tells.
+using Obstacle = std::string;
+
+// Opens all with O_DIRECT, or none if the file system of one refuses it.
+Obstacle open_all_direct(OpenFiles &files, const std::vector<std::string> &paths) {
+    for (const std::string &path : paths) {
+        UniqueFd fd = open_direct(path);
+        if (!fd.valid()) {
+            const std::string cause = std::generic_category().message(errno);
+            files.fds.clear();
+            return fmt::format("{}: the file system refuses direct I/O (O_DIRECT: {})", path, cause);
+        }
+        files.fds.push_back(std::move(fd));
+    }
+    files.o_direct = true;
+    return {};
+}
+
+Obstacle find_in_memory(const OpenFiles &files, const std::vector<std::string> &paths) {
+    const auto found = std::ranges::find_if(files.fds, lies_in_memory, &UniqueFd::get);
+    return found == files.fds.end() ? Obstacle()
+                                    : paths[static_cast<size_t>(found - files.fds.begin())] +
+                                          " lies in memory (tmpfs): the file itself takes RAM outside of the budget";
+}
+
+// Tries reads with O_DIRECT. `certain` becomes false if the kernel does not tell of a file.
+Obstacle find_cached(const OpenFiles &files, const std::vector<std::string> &paths, bool &certain) {
+    for (size_t i = 0; i < paths.size(); i++) {
+        const int fd = files.fds[i].get();
+        if (reads_through_arc(fd)) {
+            return paths[i] +
+                   ": this ZFS accepts direct I/O (O_DIRECT), but reads through its cache (ARC), which takes "
+                   "RAM outside of the budget";
+        }
+        const CacheUse use = cache_use_of_direct_reads(block_access(fd), size_of(fd));
+        if (use == CacheUse::filled) {
+            return paths[i] + ": the file system accepts direct I/O (O_DIRECT), but reads through the page cache";
+        }
+        certain = certain && use == CacheUse::bypassed;
+    }
+    return {};
 }
 
 } // namespace
@@ -91,54 +144,58 @@ void OpenFiles::check(const ReadRequest &request) const {
     LARDER_CHECK(request.file < fds.size());
     LARDER_CHECK(request.into != nullptr);
     LARDER_CHECK(request.bytes_needed <= request.bytes);
-    if (direct) {
-        LARDER_CHECK(request.offset % read_alignment == 0);
-        LARDER_CHECK(request.bytes % read_alignment == 0);
-        LARDER_CHECK(reinterpret_cast<uintptr_t>(request.into) % read_alignment == 0);
+    if (o_direct) {
+        LARDER_CHECK(request.offset % direct_io_alignment == 0);
+        LARDER_CHECK(request.bytes % direct_io_alignment == 0);
+        LARDER_CHECK(reinterpret_cast<uintptr_t>(request.into) % direct_io_alignment == 0);
     }
 }
 
-void OpenFiles::drop_cached(const ReadRequest &request) const {
-    if (direct) {
-        return;
+void OpenFiles::drop_behind(const ReadRequest &request) const {
+    if (drops_behind) { // the kernel drops whole pages only
+        const uint64_t begin = align_down(request.offset, direct_io_alignment);
+        drop_cached(fds[request.file].get(), begin,
+                    align_up(request.offset + request.bytes, direct_io_alignment) + drops_past - begin);
     }
-    // The kernel drops whole pages only.
-    const uint64_t begin = align_down(request.offset, read_alignment);
-    const uint64_t end = align_up(request.offset + request.bytes, read_alignment);
-    (void)::posix_fadvise(fds[request.file].get(), static_cast<off_t>(begin), static_cast<off_t>(end - begin),
-                          POSIX_FADV_DONTNEED);
+}
+
+uint64_t OpenFiles::bytes_now(uint32_t file) const { return size_of(fds[file].get()); }
+
+FileIdentity OpenFiles::identity(uint32_t file) const {
+    LARDER_CHECK(file < fds.size());
+    return identity_of(fds[file].get()).value_or(FileIdentity{});
 }
 
 OpenFiles open_files(const std::vector<std::string> &paths, DirectIo direct) {
+    std::ranges::for_each(paths, check_is_file);
     OpenFiles files;
-    for (const std::string &path : paths) {
-        check_is_file(path);
-    }
+    Obstacle obstacle;
     if (direct != DirectIo::off) {
-        files.direct = true;
-        for (const std::string &path : paths) {
-            UniqueFd fd = open_direct(path);
-            if (fd.valid()) {
-                files.fds.push_back(std::move(fd));
-                continue;
-            }
-            const std::string cause =
-                path + ": the file system refuses direct I/O (O_DIRECT: " + std::generic_category().message(errno) +
-                ")";
-            if (direct == DirectIo::required) {
-                throw Error(ErrorKind::io, cause,
-                            "keep the model on a disk's file system such as ext4 or xfs, or allow buffered reads");
-            }
-            files.direct = false;
-            files.notice = cause + "; reading through the page cache and dropping it behind";
-            break;
-        }
+        obstacle = open_all_direct(files, paths);
     }
-    if (!files.direct) {
-        files.fds.clear();
-        for (const std::string &path : paths) {
-            files.fds.push_back(open_buffered(path));
-        }
+    if (!files.o_direct) {
+        std::ranges::transform(paths, std::back_inserter(files.fds), open_buffered);
+    }
+    const Obstacle in_memory = find_in_memory(files, paths);
+    bool certain = true;
+    if (files.o_direct && in_memory.empty()) {
+        obstacle = find_cached(files, paths, certain);
+    }
+    if (direct == DirectIo::required && !(obstacle.empty() && in_memory.empty())) {
+        throw Error(ErrorKind::io, in_memory.empty() ? obstacle : in_memory, another_file_system);
+    }
+    files.in_memory = !in_memory.empty();
+    files.bypasses_cache = files.o_direct && obstacle.empty() && in_memory.empty();
+    // Of files in memory nothing can be dropped.
+    files.drops_behind =
+        !(files.bypasses_cache && certain) && !std::ranges::all_of(files.fds, lies_in_memory, &UniqueFd::get);
+    for (const UniqueFd &fd : files.fds) {
+        files.drops_past = std::max(files.drops_past, cached_past_reads(fd.get()));
+    }
+    files.notice = in_memory;
+    if (!obstacle.empty()) {
+        files.notice += (in_memory.empty() ? "" : "; ") + obstacle +
+                        (files.drops_behind ? "; pages are dropped from the cache behind each read" : "");
     }
     return files;
 }

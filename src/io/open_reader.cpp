@@ -1,4 +1,4 @@
-// Chooses how to read, and says so where it is not the first choice.
+// Chooses the backend, and says so where it is not the first choice.
 #include "base/error.h"
 #include "io/io.h"
 #include "io/open_files.h"
@@ -10,13 +10,15 @@ namespace larder {
 std::unique_ptr<Reader> open_reader(const std::vector<std::string> &paths, const ReaderOptions &options) {
     OpenFiles files = open_files(paths, options.direct);
     ReaderInfo info;
-    info.direct_io = files.direct;
+    info.direct_io = files.bypasses_cache;
+    info.in_memory = files.in_memory;
     info.notice = files.notice;
-    const uint32_t depth = options.depth > 0 ? options.depth : default_read_depth;
+    const ReaderLimits limits = {options.depth > 0 ? options.depth : default_read_depth,
+                                 options.requests_max > 0 ? options.requests_max : default_requests_max};
     if (options.backend != IoBackend::pread) {
         info.backend = "io_uring";
         try {
-            return std::make_unique<UringReader>(std::move(files), depth, info);
+            return std::make_unique<UringReader>(std::move(files), limits, info);
         } catch (const Error &refusal) {
             if (options.backend == IoBackend::uring) {
                 throw;
@@ -26,7 +28,7 @@ std::unique_ptr<Reader> open_reader(const std::vector<std::string> &paths, const
         }
     }
     info.backend = "pread";
-    return std::make_unique<PreadReader>(std::move(files), depth, info);
+    return std::make_unique<PreadReader>(std::move(files), limits, info);
 }
 
 } // namespace larder

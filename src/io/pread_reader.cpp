@@ -1,6 +1,8 @@
 #include "io/pread_reader.h"
 
+#include "base/check.h"
 #include "base/error.h"
+#include "io/deadline.h"
 #include "io/read_progress.h"
 
 #include <unistd.h>
@@ -10,9 +12,10 @@
 
 namespace larder {
 
-PreadReader::PreadReader(OpenFiles &&files, uint32_t depth, ReaderInfo info)
-    : files_(std::move(files)), info_(std::move(info)) {
-    const uint32_t wanted = std::clamp<uint32_t>(depth, 1, threads_max);
+PreadReader::PreadReader(OpenFiles &&files, const ReaderLimits &limits, ReaderInfo info)
+    : files_(std::move(files)), info_(std::move(info)), requests_max_(limits.requests_max),
+      queued_(limits.requests_max), finished_(limits.requests_max) {
+    const uint32_t wanted = std::clamp<uint32_t>(std::min(limits.depth, requests_max_), 1, threads_max);
     threads_.reserve(wanted);
     try {
         while (threads_.size() < wanted) {
@@ -41,8 +44,8 @@ PreadReader::~PreadReader() {
 void PreadReader::submit(std::span<const ReadRequest> requests) {
     {
         const std::lock_guard lock(mutex_);
+        LARDER_CHECK(requests.size() <= requests_max_ - in_flight_);
         in_flight_ += requests.size();
-        finished_.reserve(in_flight_); // workers never allocate
         for (const ReadRequest &request : requests) {
             files_.check(request);
             queued_.push(request);
@@ -57,14 +60,10 @@ void PreadReader::submit(std::span<const ReadRequest> requests) {
 
 size_t PreadReader::poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) {
     std::unique_lock lock(mutex_);
-    if (at_most.count() > 0 && !results.empty()) {
-        const auto done = [this] { return !finished_.empty() || in_flight_ == 0 || woken_; };
-        if (at_most == std::chrono::milliseconds::max()) {
-            done_.wait(lock, done);
-        } else {
-            done_.wait_for(lock, at_most, done);
-        }
-        woken_ = woken_ && !finished_.empty();
+    const bool would_wait = finished_.empty() && in_flight_ > 0 && !results.empty();
+    if (would_wait && at_most > std::chrono::milliseconds(0)) {
+        done_.wait_until(lock, Deadline(at_most).end(), [this] { return !finished_.empty() || woken_; });
+        woken_ = false;
     }
     const size_t count = std::min(results.size(), finished_.size());
     for (size_t i = 0; i < count; i++) {
@@ -75,8 +74,10 @@ size_t PreadReader::poll(std::span<ReadResult> results, std::chrono::millisecond
 }
 
 void PreadReader::wake() noexcept {
-    const std::lock_guard lock(mutex_);
-    woken_ = true;
+    {
+        const std::lock_guard lock(mutex_);
+        woken_ = true;
+    }
     done_.notify_all();
 }
 
@@ -102,13 +103,14 @@ void PreadReader::work() {
 }
 
 ReadResult PreadReader::read(const ReadRequest &request) const {
-    ReadProgress progress(request, files_.direct);
+    ReadProgress progress(request, files_.o_direct);
+    const auto file_bytes = [&] { return files_.bytes_now(request.file); };
     const int fd = files_.fds[request.file].get();
     ssize_t answer = 0;
     do {
         answer = ::pread(fd, progress.into(), progress.bytes(), static_cast<off_t>(progress.offset()));
-    } while (!progress.advance(answer < 0 ? -errno : answer));
-    files_.drop_cached(request);
+    } while (!progress.advance(answer < 0 ? -errno : answer, file_bytes));
+    files_.drop_behind(request);
     return progress.result();
 }
 

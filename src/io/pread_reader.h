@@ -1,4 +1,5 @@
-// pread_reader.h — a Reader of threads that each make one pread() at a time, for kernels that refuse io_uring.
+// pread_reader.h — a Reader of threads that each make one pread() at a time, for kernels that refuse io_uring (private
+// to io).
 #pragma once
 
 #include "io/open_files.h"
@@ -13,9 +14,8 @@ namespace larder {
 
 class PreadReader final : public Reader {
   public:
-    // As many threads as `depth` asks for, at most threads_max: a thread is a read under way in the kernel, and sixteen
-    // reads of half a megabyte keep a disk busy. Throws Error(io) if not a single thread can be had.
-    PreadReader(OpenFiles &&files, uint32_t depth, ReaderInfo info);
+    // Starts as many threads as `depth` asks for, at most threads_max. Throws Error(io) if it cannot start one.
+    PreadReader(OpenFiles &&files, const ReaderLimits &limits, ReaderInfo info);
     ~PreadReader() override;
     PreadReader(const PreadReader &) = delete;
     PreadReader &operator=(const PreadReader &) = delete;
@@ -25,8 +25,10 @@ class PreadReader final : public Reader {
     void wake() noexcept override;
     [[nodiscard]] size_t in_flight() const override;
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
+    [[nodiscard]] FileIdentity identity(uint32_t file) const override { return files_.identity(file); }
 
   private:
+    // A thread is one read at work in the kernel. Sixteen reads of half a megabyte keep a disk busy.
     static constexpr uint32_t threads_max = 16;
 
     void work();
@@ -34,15 +36,16 @@ class PreadReader final : public Reader {
 
     const OpenFiles files_;
     const ReaderInfo info_;
+    const uint32_t requests_max_;
 
     mutable std::mutex mutex_;
     std::condition_variable work_; // queued_ is not empty, or stopping_
-    std::condition_variable done_; // finished_ is not empty
+    std::condition_variable done_; // finished_ is not empty, or woken_
     Queue<ReadRequest> queued_;
     Queue<ReadResult> finished_;
     size_t in_flight_ = 0;
+    bool woken_ = false; // a wake() that no poll() has returned for
     bool stopping_ = false;
-    bool woken_ = false;
 
     std::vector<std::thread> threads_;
 };

@@ -1,41 +1,39 @@
-// queue.h — first in, first out, without allocating once it has grown to its working size.
+// queue.h — a first-in, first-out queue of fixed capacity (private to io). Only its constructor allocates.
 #pragma once
+
+#include "base/check.h"
 
 #include <cstddef>
 #include <vector>
 
 namespace larder {
 
-// Items lie in items_[head_, size). Space before head_ is taken back when the queue runs empty, or when it is at least
-// half of the whole: so each item is moved once on average.
 template <class T> class Queue {
   public:
-    [[nodiscard]] bool empty() const { return head_ == items_.size(); }
-    [[nodiscard]] size_t size() const { return items_.size() - head_; }
+    explicit Queue(size_t capacity) : items_(capacity) {}
 
-    // Makes room so that pushes up to this size do not allocate.
-    void reserve(size_t size) { items_.reserve(2 * size); }
+    [[nodiscard]] bool empty() const { return size_ == 0; }
+    [[nodiscard]] size_t size() const { return size_; }
 
+    // The queue is not full.
     void push(const T &item) {
-        if (items_.size() == items_.capacity() && head_ >= size()) {
-            items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(head_));
-            head_ = 0;
-        }
-        items_.push_back(item);
+        LARDER_CHECK(size_ < items_.size());
+        const size_t end = first_ + size_++;
+        items_[end < items_.size() ? end : end - items_.size()] = item;
     }
     // The queue is not empty.
     T pop() {
-        const T item = items_[head_++];
-        if (empty()) {
-            items_.clear();
-            head_ = 0;
-        }
+        LARDER_CHECK(size_ > 0);
+        const T item = items_[first_];
+        first_ = first_ + 1 < items_.size() ? first_ + 1 : 0;
+        size_--;
         return item;
     }
 
   private:
-    std::vector<T> items_;
-    size_t head_ = 0;
+    std::vector<T> items_; // a ring: `size_` items from `first_` on
+    size_t first_ = 0;
+    size_t size_ = 0;
 };
 
 } // namespace larder

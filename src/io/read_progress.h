@@ -1,6 +1,7 @@
-// read_progress.h — one request on its way: what to read next, and what each answer of the kernel means.
+// read_progress.h — the state of one request: the next read to make, and the meaning of each answer of the kernel
+// (private to io).
 //
-// Both backends step through it, so that short reads, interruptions and the end of the file mean the same in both.
+// Both backends use it, so that short reads, interruptions and the end of the file mean the same in both.
 #pragma once
 
 #include "base/bytes.h"
@@ -14,17 +15,19 @@ namespace larder {
 class ReadProgress {
   public:
     ReadProgress() = default;
+    // `direct`: the file was opened with O_DIRECT.
     ReadProgress(const ReadRequest &request, bool direct) : request_(request), direct_(direct) {}
 
-    // The read to make next.
+    // The next read.
     [[nodiscard]] uint64_t offset() const { return request_.offset + resume_; }
     [[nodiscard]] char *into() const { return request_.into + resume_; }
     [[nodiscard]] uint32_t bytes() const {
         return static_cast<uint32_t>(std::min(request_.bytes - resume_, bytes_per_read_max));
     }
 
-    // Takes the answer: the number of bytes, or a negative errno value. True when the request has finished.
-    bool advance(int64_t answer) {
+    // Takes the answer: the number of bytes, or a negative errno value. Returns true when the request has finished.
+    // `file_bytes()` gives the size of the file now; it is called only after a read that brought nothing new.
+    template <class FileBytes> bool advance(int64_t answer, const FileBytes &file_bytes) {
         if (answer < 0) {
             return !retry(static_cast<int>(-answer));
         }
@@ -34,12 +37,13 @@ class ReadProgress {
         if (arrived_ >= request_.bytes_needed) {
             return true;
         }
-        if (!progress) {
-            error_ = ENODATA;
+        if (progress) {
+            stalls_ = 0;
+        } else if (!go_on(file_bytes())) {
             return true;
         }
-        // Direct I/O begins at whole blocks: what arrived of the last one is read again.
-        resume_ = direct_ ? align_down(arrived_, read_alignment) : arrived_;
+        // A direct read begins at a whole block: the part of the last block that has arrived is read again.
+        resume_ = direct_ && !unaligned_ ? align_down(arrived_, direct_io_alignment) : arrived_;
         return false;
     }
 
@@ -49,28 +53,48 @@ class ReadProgress {
   private:
     // Linux reads at most 2 GiB - 4 KiB at once; this is the largest power of two below.
     static constexpr uint64_t bytes_per_read_max = GiB;
-    // An interruption passes. A kernel that says "again" this often means "no".
+    // EINTR and EAGAIN are transient. A kernel that returns them this often will not read.
     static constexpr uint32_t retries_max = 1000;
-    // io_uring finishes a read on the thread that submitted it. If that has ended, the read is cancelled or finds no
-    // memory to write to. Memory that is really not there is found out by trying a few times more.
+    // io_uring finishes a read on the thread that submitted it. If that thread has ended, the read is cancelled or
+    // finds no memory to write to. Memory that is really absent fails again each time.
     static constexpr uint32_t orphan_retries_max = 8;
+    // Reads in a row that may bring nothing, though the file has the bytes.
+    static constexpr uint32_t stalls_max = 4;
 
     bool retry(int error) {
-        const bool passes = error == EINTR || error == EAGAIN;
+        const bool transient = error == EINTR || error == EAGAIN;
         const bool orphaned = error == ECANCELED || error == EFAULT;
-        if ((passes && retries_ < retries_max) || (orphaned && retries_ < orphan_retries_max)) {
+        if ((transient && retries_ < retries_max) || (orphaned && retries_ < orphan_retries_max)) {
             retries_++;
             return true;
         }
-        error_ = error;
+        // EINVAL answers the unaligned read; the fault is the short read before it.
+        error_ = unaligned_ && error == EINVAL ? EIO : error;
         return false;
+    }
+
+    // After a read that brought nothing new. A file system may return less than a block, though the file goes on (over
+    // a network, say). Such a file system may also take a direct read that begins inside the block.
+    bool go_on(uint64_t file_bytes) {
+        if (file_bytes < request_.offset + request_.bytes_needed) {
+            error_ = ENODATA;
+            return false;
+        }
+        if (stalls_++ == stalls_max) {
+            error_ = EIO;
+            return false;
+        }
+        unaligned_ = direct_ && arrived_ % direct_io_alignment != 0;
+        return true;
     }
 
     ReadRequest request_;
     bool direct_ = false;
-    uint64_t arrived_ = 0; // bytes from the window's start that are in memory
-    uint64_t resume_ = 0;  // where the next read begins, from the window's start; at most arrived_
+    bool unaligned_ = false; // the next direct read begins inside a block
+    uint64_t arrived_ = 0;   // bytes in memory, from the start of the request
+    uint64_t resume_ = 0;    // where the next read begins, from the start of the request; at most arrived_
     uint32_t retries_ = 0;
+    uint32_t stalls_ = 0;
     int error_ = 0;
 };
 

@@ -3,7 +3,11 @@
 #include "base/check.h"
 #include "base/error.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <numeric>
@@ -13,6 +17,10 @@ namespace larder {
 namespace {
 
 constexpr uint32_t depth_max = 4096; // far above what a disk queues, far below what the kernel allows
+
+uint32_t places(const ReaderLimits &limits) {
+    return std::clamp(std::min(limits.depth, limits.requests_max), 1U, depth_max);
+}
 
 Error refused(int error) {
     std::string remedy = "choose the pread backend";
@@ -46,6 +54,14 @@ int enter_once(io_uring *ring) {
     return error;
 }
 
+UniqueFd make_eventfd() {
+    UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!fd.valid()) {
+        throw Error::from_errno(errno, "cannot make an eventfd", "raise the limit of open files (ulimit -n)");
+    }
+    return fd;
+}
+
 } // namespace
 
 Ring::Ring(uint32_t entries, const std::vector<UniqueFd> &fds) {
@@ -69,9 +85,10 @@ Ring::Ring(uint32_t entries, const std::vector<UniqueFd> &fds) {
 
 Ring::~Ring() { io_uring_queue_exit(&ring_); }
 
-UringReader::UringReader(OpenFiles &&files, uint32_t depth, ReaderInfo info)
-    : ring_(std::clamp(depth, 1U, depth_max), files.fds), files_(std::move(files)), info_(std::move(info)),
-      under_way_(std::clamp(depth, 1U, depth_max)), free_(under_way_.size()) {
+UringReader::UringReader(OpenFiles &&files, const ReaderLimits &limits, ReaderInfo info)
+    : ring_(places(limits), files.fds), wake_(make_eventfd()), files_(std::move(files)), info_(std::move(info)),
+      requests_max_(limits.requests_max), under_way_(places(limits)), free_(under_way_.size()),
+      queued_(limits.requests_max) {
     std::iota(free_.rbegin(), free_.rend(), 0U);
 }
 
@@ -84,38 +101,44 @@ UringReader::~UringReader() {
             io_uring_cqe_seen(ring_.get(), completion);
         }
         if (free_.size() < under_way_.size()) {
-            enter();
-            wait(std::chrono::steady_clock::time_point::max());
+            (void)wait(Deadline(std::chrono::milliseconds::max()), enter());
         }
     }
 }
 
 void UringReader::submit(std::span<const ReadRequest> requests) {
+    LARDER_CHECK(requests.size() <= requests_max_ - in_flight_);
     for (const ReadRequest &request : requests) {
         files_.check(request);
         queued_.push(request);
     }
     in_flight_ += requests.size();
-    start_queued();
-    enter();
+    fill_ring();
+    (void)enter(); // what the kernel does not take now, it takes in poll()
 }
 
 size_t UringReader::poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) {
-    using Clock = std::chrono::steady_clock;
-    const Clock::time_point deadline =
-        at_most > std::chrono::hours(24) ? Clock::time_point::max() : Clock::now() + at_most;
-    while (true) {
-        const size_t count = reap(results);
-        start_queued();
-        enter();
-        if (count > 0 || in_flight_ == 0 || results.empty() || Clock::now() >= deadline || woken_.exchange(false)) {
-            return count;
-        }
-        wait(deadline);
+    size_t count = reap(results);
+    fill_ring();
+    bool entered = enter();
+    if (count > 0 || in_flight_ == 0 || results.empty() || at_most <= std::chrono::milliseconds(0)) {
+        return count;
     }
+    const Deadline deadline(at_most);
+    Event event = Event::completion;
+    while (count == 0 && event == Event::completion) {
+        event = wait(deadline, entered);
+        count = reap(results);
+        fill_ring();
+        entered = enter();
+    }
+    return count;
 }
 
-void UringReader::wake() noexcept { woken_ = true; }
+void UringReader::wake() noexcept {
+    // Fails only if the counter is full: then it is readable anyway.
+    (void)::eventfd_write(wake_.get(), 1);
+}
 
 void UringReader::prepare(uint32_t index) {
     io_uring_sqe *entry = io_uring_get_sqe(ring_.get());
@@ -127,32 +150,40 @@ void UringReader::prepare(uint32_t index) {
     io_uring_sqe_set_data64(entry, index);
 }
 
-void UringReader::start_queued() {
+void UringReader::fill_ring() {
     while (!queued_.empty() && !free_.empty()) {
         const uint32_t index = free_.back();
         free_.pop_back();
-        under_way_[index] = ReadProgress(queued_.pop(), files_.direct);
+        under_way_[index] = ReadProgress(queued_.pop(), files_.o_direct);
         prepare(index);
     }
 }
 
-void UringReader::enter() {
+bool UringReader::enter() {
     if (io_uring_sq_ready(ring_.get()) == 0) {
-        return;
+        return true;
     }
     const int answer = io_uring_submit(ring_.get());
-    // A kernel short of memory takes the entries later: they stay in the ring, and the next poll hands them over again.
-    // Any other refusal would mean that the ring is not what we made it.
+    // Any other refusal would mean that the ring is not what the constructor made.
     LARDER_CHECK(answer >= 0 || answer == -EINTR || answer == -EAGAIN || answer == -EBUSY || answer == -ENOMEM);
+    return io_uring_sq_ready(ring_.get()) == 0;
 }
 
-void UringReader::wait(std::chrono::steady_clock::time_point deadline) {
-    constexpr std::chrono::milliseconds longest{10}; // until a wake is seen
-    const auto left = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::min<std::chrono::steady_clock::duration>(deadline - std::chrono::steady_clock::now(), longest));
-    __kernel_timespec time{0, std::max<int64_t>(left.count(), 1)};
-    io_uring_cqe *completion = nullptr;
-    io_uring_wait_cqe_timeout(ring_.get(), &completion, &time);
+// With poll(2) on the ring and the eventfd, and not in io_uring_enter(): a wake needs no entry in the ring, and the
+// time-out is the same on all kernels.
+UringReader::Event UringReader::wait(const Deadline &deadline, bool entered) {
+    std::array<pollfd, 2> fds = {{{ring_.get()->ring_fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+    const int ms_left = deadline.ms_left();
+    // Entries that the kernel did not take are handed over again soon: perhaps no other completes.
+    constexpr int ms_until_retry = 1;
+    const int answer = ::poll(fds.data(), fds.size(), entered ? ms_left : std::min(ms_left, ms_until_retry));
+    LARDER_CHECK(answer >= 0 || errno == EINTR || errno == ENOMEM || errno == EAGAIN);
+    if (answer > 0 && (fds[1].revents & POLLIN) != 0) {
+        eventfd_t wakes = 0;
+        (void)::eventfd_read(wake_.get(), &wakes);
+        return Event::woken;
+    }
+    return answer == 0 && deadline.ms_left() == 0 ? Event::time_out : Event::completion;
 }
 
 size_t UringReader::reap(std::span<ReadResult> results) {
@@ -164,11 +195,11 @@ size_t UringReader::reap(std::span<ReadResult> results) {
         io_uring_cqe_seen(ring_.get(), completion);
         LARDER_CHECK(index < under_way_.size());
         ReadProgress &progress = under_way_[index];
-        if (!progress.advance(answer)) {
+        if (!progress.advance(answer, [&] { return files_.bytes_now(progress.request().file); })) {
             prepare(index);
             continue;
         }
-        files_.drop_cached(progress.request());
+        files_.drop_behind(progress.request());
         results[count++] = progress.result();
         free_.push_back(index);
     }

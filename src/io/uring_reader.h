@@ -1,13 +1,14 @@
-// uring_reader.h — a Reader on io_uring: a batch is one system call, and nobody but the caller's threads does any work.
+// uring_reader.h — a Reader on io_uring: a batch of reads is one system call, and there are no threads but the caller's
+// (private to io).
 #pragma once
 
+#include "io/deadline.h"
 #include "io/open_files.h"
 #include "io/queue.h"
 #include "io/read_progress.h"
 
 #include <liburing.h>
 
-#include <atomic>
 #include <vector>
 
 namespace larder {
@@ -29,7 +30,7 @@ class Ring {
 class UringReader final : public Reader {
   public:
     // Throws Error(io) and leaves `files` as they were if the kernel refuses io_uring.
-    UringReader(OpenFiles &&files, uint32_t depth, ReaderInfo info);
+    UringReader(OpenFiles &&files, const ReaderLimits &limits, ReaderInfo info);
     ~UringReader() override;
     UringReader(const UringReader &) = delete;
     UringReader &operator=(const UringReader &) = delete;
@@ -39,28 +40,31 @@ class UringReader final : public Reader {
     void wake() noexcept override;
     [[nodiscard]] size_t in_flight() const override { return in_flight_; }
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
+    [[nodiscard]] FileIdentity identity(uint32_t file) const override { return files_.identity(file); }
 
   private:
-    // The queue entry of the next read of this request.
+    // Writes the ring entry for the next read of this request.
     void prepare(uint32_t index);
-    // Moves requests from the queue into free places of the kernel's.
-    void start_queued();
-    // Hands prepared entries to the kernel.
-    void enter();
-    // Sleeps until there is a completion, the deadline, or a wake.
-    void wait(std::chrono::steady_clock::time_point deadline);
-    // Moves completions into `results` and prepares the next read of those that came up short.
+    // Moves requests from the queue into the free places of under_way_, and prepares their first reads.
+    void fill_ring();
+    // Hands prepared entries to the kernel. False if it is short of memory: the rest stays in the ring.
+    bool enter();
+    // Moves completions into `results`, and prepares the next read of those that came up short.
     size_t reap(std::span<ReadResult> results);
+    enum class Event { completion, woken, time_out };
+    // Blocks until there is a completion, a wake or the deadline.
+    Event wait(const Deadline &deadline, bool entered);
 
-    // Reads under way never outnumber under_way_, and each has one entry in the rings: so neither ring can overflow.
-    Ring ring_; // before files_: it may throw, and then the caller still needs them
+    // Reads under way are at most under_way_.size(), each with one entry in each ring: neither ring can overflow.
+    Ring ring_;     // before files_: its constructor may throw, and then the caller still needs them
+    UniqueFd wake_; // an eventfd: readable from a wake() until a poll() has returned for it
     const OpenFiles files_;
     const ReaderInfo info_;
+    const uint32_t requests_max_;
     std::vector<ReadProgress> under_way_;
     std::vector<uint32_t> free_; // places of under_way_ not in use
     Queue<ReadRequest> queued_;
     size_t in_flight_ = 0;
-    std::atomic<bool> woken_{false};
 };
 
 } // namespace larder

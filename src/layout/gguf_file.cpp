@@ -127,7 +127,7 @@ GgufFile read_gguf(const std::string &path) {
         throw refusal(path, "its metadata does not fit into memory");
     }
     if (source.read_errno() != 0) {
-        throw Error::from_errno(source.read_errno(), fmt::format("cannot read the model {}", path),
+        throw Error::from_errno(source.read_errno(), fmt::format("cannot read {}", path),
                                 "check the disk (dmesg) and try again");
     }
     if (file.context == nullptr) {

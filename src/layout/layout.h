@@ -31,9 +31,6 @@ struct gguf_context; // ggml's own GGUF metadata
 
 namespace larder {
 
-// Direct I/O needs offsets, lengths and memory aligned to the device's block; 4096 suits every disk in use.
-inline constexpr uint64_t direct_io_alignment = 4096;
-
 struct Extent {
     uint32_t file = 0; // index into ModelLayout::files
     uint64_t offset = 0;

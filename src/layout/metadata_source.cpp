@@ -16,31 +16,13 @@
 
 namespace larder {
 
-namespace {
-
-std::string remedy_of_open(int code) {
-    switch (code) {
-    case EACCES:
-    case EPERM:
-        return "allow this user to read it";
-    case EMFILE:
-    case ENFILE:
-        return "too many files are open: raise 'ulimit -n', or close some";
-    default:
-        return "check its path";
-    }
-}
-
-} // namespace
-
 MetadataSource::MetadataSource(const std::string &path) : path_(path), buffer_(256 * KiB) {
     // Without O_NONBLOCK the open of a pipe would wait for a writer.
     fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status = {};
     const auto identity = fd_.valid() && ::fstat(fd_.get(), &status) == 0 ? identity_of(fd_.get()) : std::nullopt;
     if (!identity) {
-        const int code = errno;
-        throw Error::from_errno(code, fmt::format("cannot open the model {}", path), remedy_of_open(code));
+        throw cannot_open(path, errno);
     }
     if (S_ISDIR(status.st_mode)) {
         throw refusal(path, "is a directory", "give the .gguf file in it");
@@ -87,7 +69,7 @@ bool MetadataSource::fill(uint64_t offset) {
 void MetadataSource::check_unchanged() const {
     const std::optional<FileIdentity> now = identity_of(fd_.get());
     if (!now) {
-        throw Error::from_errno(errno, fmt::format("cannot read the model {}", path_));
+        throw Error::from_errno(errno, fmt::format("cannot read {}", path_));
     }
     if (*now != identity_) {
         throw Error(ErrorKind::io, fmt::format("{}: changed while its metadata was read", path_),

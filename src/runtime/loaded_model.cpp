@@ -7,12 +7,15 @@
 #include "runtime/llama_log.h"
 #include "runtime/params.h"
 #include "runtime/resident_weights.h"
+#include "runtime/weight_reads.h"
 
 #include "llama.h"
 
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace larder {
@@ -54,7 +57,11 @@ LoadedModel::Impl::Impl(Budget &budget, size_t index, const ModelLayout &of, con
 }
 
 void LoadedModel::Impl::open_files(const RuntimeOptions &options) {
-    reader = open_reader(layout.files, options.reader);
+    // Each read of the store is into a slot of its own; their indices have 32 bits.
+    const auto slots = static_cast<uint32_t>(std::accumulate(planned.slots.begin(), planned.slots.end(), uint64_t{0}));
+    ReaderOptions reading = options.reader;
+    reading.requests_max = std::max(weight_reads_at_once, slots);
+    reader = open_reader(layout.files, reading);
     if (std::optional<Error> changed = changed_file()) {
         throw Error(*changed);
     }

@@ -32,7 +32,7 @@ struct WeightRead {
 };
 
 inline constexpr uint64_t weight_read_bytes_max = 1 << 20;
-inline constexpr size_t weight_reads_at_once = 8;
+inline constexpr uint32_t weight_reads_at_once = 8;
 
 // Reads that cover the pieces, which are in the order of their files and offsets, and as little else as windows allow.
 std::vector<WeightRead> weight_reads(std::span<const WeightPiece> pieces);

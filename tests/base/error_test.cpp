@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <map>
+#include <string>
+#include <system_error>
 
 namespace larder {
 namespace {
@@ -43,6 +46,21 @@ TEST(Error, JoinsItsRemediesAndLetsThemBeChangedByKind) {
 
 TEST(Error, NamesTheErrnoValueInWords) {
     EXPECT_STREQ(Error::from_errno(ENOSPC, "writing s.json").what(), "writing s.json: No space left on device");
+}
+
+TEST(Error, OfAFileThatCannotBeOpenedHasTheRemedyForItsCause) {
+    const std::map<int, std::string> remedies = {{ENOENT, "path"},       {ENOTDIR, "path"},     {EACCES, "permissions"},
+                                                 {EPERM, "permissions"}, {EMFILE, "ulimit -n"}, {ENFILE, "file-max"},
+                                                 {EIO, "dmesg"},         {ENOMEM, "memory"},    {ESTALE, "mount"}};
+    for (const auto &[cause, remedy] : remedies) {
+        const Error error = cannot_open("models/x.gguf", cause);
+        EXPECT_EQ(error.kind(), ErrorKind::io);
+        EXPECT_EQ(error.message(), "cannot open models/x.gguf: " + std::generic_category().message(cause));
+        EXPECT_NE(error.remedy().find(remedy), std::string::npos) << error.what();
+        EXPECT_EQ(error.remedy().find("path") != std::string::npos, remedy == "path") << error.what();
+    }
+    EXPECT_EQ(cannot_open("a\x1b[31m\nb.gguf", ENOENT).message(),
+              "cannot open a?[31m?b.gguf: No such file or directory");
 }
 
 TEST(Error, HasAnExitCodeByKind) {

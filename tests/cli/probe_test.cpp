@@ -101,11 +101,32 @@ TEST_F(Probe, SaysThatAFileSystemInMemoryIsNoDisk) {
     if (access("/dev/shm", W_OK) != 0) {
         GTEST_SKIP() << "no /dev/shm";
     }
-    const Finished result = probe({"/dev/shm", "--size", "8M"});
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("lies in memory (tmpfs)"));
-    // Since Linux 6.6 tmpfs takes O_DIRECT.
-    EXPECT_THAT(result.out, testing::AnyOf(HasSubstr("direct I/O (O_DIRECT)"), HasSubstr("refuses direct I/O")));
+    for (const std::string direct : {"auto", "off"}) {
+        const Finished result = probe({"/dev/shm", "--size", "8M", "--direct-io", direct});
+        EXPECT_EQ(result.exit_code, 0) << result.err;
+        EXPECT_THAT(result.out, HasSubstr("RAM (tmpfs), not a disk"));
+        EXPECT_THAT(result.out, HasSubstr("note: the temporary file in /dev/shm lies in memory (tmpfs)"));
+        EXPECT_THAT(result.out, HasSubstr("\nverdict (RAM, not a disk): "));
+    }
+    const auto json = json_of({"/dev/shm", "--size", "8M"});
+    EXPECT_EQ(json.at("in_memory"), true);
+    EXPECT_EQ(json.at("direct_io"), false);
+    EXPECT_THAT(json.at("notices").dump(), HasSubstr("lies in memory (tmpfs)"));
+    const Finished required = probe({"/dev/shm", "--size", "8M", "--direct-io", "required"});
+    EXPECT_EQ(required.exit_code, 1);
+    EXPECT_THAT(required.err, HasSubstr("the temporary file in /dev/shm lies in memory (tmpfs)"));
+}
+
+TEST_F(Probe, SaysOfAFileOnADiskThatItIsOne) {
+    std::ofstream(scratch_ / "some.bin") << std::string(MiB, 'x');
+    const auto json = json_of({scratch_ / "some.bin", "--sizes", "64K"});
+    if (json.at("in_memory") == true) {
+        GTEST_SKIP() << "the scratch folder lies in memory";
+    }
+    EXPECT_EQ(json.at("in_memory"), false);
+    const Finished table = probe({scratch_ / "some.bin", "--sizes", "64K"});
+    EXPECT_THAT(table.out, testing::Not(HasSubstr("RAM")));
+    EXPECT_THAT(table.out, HasSubstr("\nverdict: "));
 }
 
 TEST_F(Probe, SaysThatAFileSystemRefusesDirectReads) {

@@ -155,6 +155,7 @@ class ImageReader : public Reader {
     void wake() noexcept override { disk.wake(); }
     [[nodiscard]] size_t in_flight() const override { return disk.in_flight(); }
     [[nodiscard]] const ReaderInfo &info() const override { return disk.info(); }
+    [[nodiscard]] FileIdentity identity(uint32_t file) const override { return disk.identity(file); }
 
     SimReader disk;
 

@@ -1,19 +1,14 @@
-// What open_reader does where kernel or file system refuse. A seccomp filter on a thread of its own plays the kernel
-// that refuses; the file system that refuses O_DIRECT is /proc.
+// open_reader() where the kernel or the file system refuses. A seccomp filter on a thread of its own plays the kernel;
+// the file system that refuses O_DIRECT is /proc.
 #include "base/error.h"
+#include "io/seccomp.h"
 #include "io/test_file.h"
 
 #include <gmock/gmock.h>
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
+#include <sys/resource.h>
 
-#include <array>
-#include <cstddef>
-#include <functional>
-#include <thread>
+#include <optional>
 
 namespace larder::test {
 
@@ -21,37 +16,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-// Makes the system call fail for this thread and those it starts; if `flag` is not 0, only where the third argument has
-// it. False where filters are not to be had.
-bool refuse(uint32_t call, uint32_t error, uint32_t flag = 0) {
-    const auto argument = static_cast<uint32_t>(offsetof(seccomp_data, args) + 2 * sizeof(uint64_t));
-    std::array<sock_filter, 6> filter = {{
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, flag, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    }};
-    if (flag == 0) {
-        filter[3] = BPF_JUMP(BPF_JMP | BPF_JA, 0, 0, 0);
-    }
-    const sock_fprog program = {filter.size(), filter.data()};
-    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-// Runs `body` on a thread for which `call` fails. False where that cannot be had.
-bool under_refusal(uint32_t call, uint32_t error, uint32_t flag, const std::function<void()> &body) {
-    bool refused = false;
-    std::thread([&] {
-        refused = refuse(call, error, flag);
-        if (refused) {
-            body();
-        }
-    }).join();
-    return refused;
-}
 
 void expect_reads(Reader &reader, const TestFile &file) {
     const Memory memory(64 * KiB);
@@ -144,6 +108,39 @@ TEST(OpenReader, RefusesWhenDirectIoIsRequiredAndRefused) {
         EXPECT_EQ(error.kind(), ErrorKind::io);
         EXPECT_THAT(error.what(), AllOf(HasSubstr("/proc/version"), HasSubstr("O_DIRECT")));
         EXPECT_THAT(error.remedy(), HasSubstr("ext4"));
+    }
+}
+
+TEST(OpenReader, NamesTheLimitOfOpenFiles) {
+    const TestFile file(4 * KiB);
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    for (const DirectIo direct : {DirectIo::automatic, DirectIo::off}) {
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+        std::optional<Error> refusal;
+        try {
+            open_reader({file.path()}, {.direct = direct});
+        } catch (const Error &error) {
+            refusal = error;
+        }
+        ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+        ASSERT_TRUE(refusal);
+        EXPECT_THAT(refusal->what(), AllOf(HasSubstr("cannot open " + file.path()), HasSubstr("Too many open files")));
+        EXPECT_THAT(refusal->remedy(), HasSubstr("ulimit -n"));
+    }
+}
+
+TEST(OpenReader, ReportsAFileSystemThatReturnsNothingThoughTheFileGoesOn) {
+    const TestFile file(64 * KiB);
+    const bool ran = under_refusal(SYS_pread64, 0, 0, [&] {
+        const std::unique_ptr<Reader> reader = open_reader({file.path()}, {IoBackend::pread, DirectIo::off, 8});
+        const Memory memory(4 * KiB);
+        EXPECT_EQ(read_one(*reader, {0, 0, memory.at(0), 4 * KiB, 4 * KiB, 5}).error, EIO);
+        EXPECT_EQ(read_one(*reader, {0, 64 * KiB, memory.at(0), 4 * KiB, 4 * KiB, 6}).error, ENODATA);
+    });
+    if (!ran) {
+        GTEST_SKIP() << "seccomp filters are not to be had here";
     }
 }
 

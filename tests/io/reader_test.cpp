@@ -1,4 +1,4 @@
-// What both real backends promise, with direct I/O and without, over files on disk.
+// What io.h says of a Reader: both real backends, with direct I/O and without, on files on disk.
 #include "base/error.h"
 #include "io/test_file.h"
 
@@ -26,9 +26,10 @@ std::string name_of(const testing::TestParamInfo<Mode> &mode) {
 class ReaderTest : public testing::TestWithParam<Mode> {
   protected:
     // The reader in this mode, or null where kernel or file system cannot: the test is skipped then.
-    static std::unique_ptr<Reader> open(const std::vector<std::string> &paths, uint32_t depth = 8) {
+    static std::unique_ptr<Reader> open(const std::vector<std::string> &paths, uint32_t depth = 8,
+                                        uint32_t requests_max = 0) {
         try {
-            return open_reader(paths, {GetParam().backend, GetParam().direct, depth});
+            return open_reader(paths, {GetParam().backend, GetParam().direct, depth, requests_max});
         } catch (const Error &error) {
             return nullptr;
         }
@@ -48,7 +49,8 @@ TEST_P(ReaderTest, SaysWhatItUses) {
     OPEN_OR_SKIP(reader, {file.path()});
     EXPECT_EQ(reader->info().backend, GetParam().backend == IoBackend::uring ? "io_uring" : "pread");
     EXPECT_EQ(reader->info().direct_io, GetParam().direct == DirectIo::required);
-    EXPECT_EQ(reader->info().notice, "");
+    EXPECT_EQ(reader->info().in_memory, file.in_memory());
+    EXPECT_EQ(reader->info().notice.empty(), !file.in_memory());
 }
 
 TEST_P(ReaderTest, ReadsTheBytesThatPlainPreadReads) {
@@ -149,7 +151,7 @@ TEST_P(ReaderTest, TakesManyMoreRequestsThanItsDepth) {
         if (requests.size() == 100) {
             reader->submit(requests);
             requests.clear();
-            const size_t count = reader->poll(results, std::chrono::milliseconds(0));
+            const size_t count = reader->poll(results, at_once);
             EXPECT_LE(count, results.size());
             polled += count;
         }
@@ -160,13 +162,79 @@ TEST_P(ReaderTest, TakesManyMoreRequestsThanItsDepth) {
     EXPECT_TRUE(SimReader::matches(0, 0, memory.at(0), 4 * MiB));
 }
 
+TEST_P(ReaderTest, TakesAsManyRequestsAsItWasOpenedFor) {
+    const TestFile file(64 * KiB);
+    OPEN_OR_SKIP(reader, {file.path()}, 64, 5);
+    const Memory memory(64 * KiB);
+    for (int round = 0; round < 4; round++) {
+        std::vector<ReadRequest> requests;
+        for (uint64_t i = 0; i < 5; i++) {
+            requests.push_back({0, i * 4 * KiB, memory.at(i * 4 * KiB), 4 * KiB, 4 * KiB, i});
+        }
+        reader->submit(std::span(requests).first(3));
+        reader->submit(std::span(requests).last(2));
+        EXPECT_EQ(poll_all(*reader).size(), 5U);
+    }
+    EXPECT_TRUE(SimReader::matches(0, 0, memory.at(0), 20 * KiB));
+}
+
+TEST_P(ReaderTest, ChecksThatNoMoreAreSubmitted) {
+    const TestFile file(64 * KiB);
+    if (open({file.path()}) == nullptr) {
+        GTEST_SKIP() << "this mode is not to be had here";
+    }
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const Memory memory(64 * KiB);
+    const auto submit_six_of_five = [&] {
+        const std::unique_ptr<Reader> reader = open({file.path()}, 8, 5);
+        for (uint64_t i = 0; i < 6; i++) {
+            const ReadRequest request{0, i * 4 * KiB, memory.at(i * 4 * KiB), 4 * KiB, 4 * KiB, i};
+            reader->submit({&request, 1});
+        }
+    };
+    EXPECT_DEATH(submit_six_of_five(), "requests_max_");
+}
+
+TEST_P(ReaderTest, TellsWhatItsDescriptorLeadsTo) {
+    const TestFile first(4 * KiB);
+    const TestFile second(8 * KiB);
+    OPEN_OR_SKIP(reader, {first.path(), second.path()});
+    EXPECT_EQ(reader->identity(0), identity_of(first.path()));
+    const FileIdentity before = reader->identity(1);
+    EXPECT_EQ(before, identity_of(second.path()));
+    second.truncate(6 * KiB);
+    EXPECT_NE(reader->identity(1), before) << "it is looked up each time";
+    EXPECT_EQ(reader->identity(1).bytes, 6 * KiB);
+
+    const TestFile replacement(8 * KiB);
+    std::filesystem::rename(replacement.path(), first.path());
+    EXPECT_EQ(reader->identity(0).bytes, 4 * KiB) << "the file that was opened, not the one at its path now";
+    EXPECT_NE(reader->identity(0), identity_of(first.path()));
+}
+
+// A file of sysfs says that it has 4096 bytes, and returns those of its text.
+TEST_P(ReaderTest, DoesNotTakeAShortReadForTheEndOfTheFile) {
+    const std::string path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    if (GetParam().direct != DirectIo::off || ::access(path.c_str(), R_OK) != 0 ||
+        std::filesystem::file_size(path) != 4 * KiB) {
+        GTEST_SKIP() << "no such file for this mode";
+    }
+    OPEN_OR_SKIP(reader, {path});
+    const Memory memory(8 * KiB);
+    const ReadResult result = read_one(*reader, {0, 0, memory.at(0), 4 * KiB, 4 * KiB, 1});
+    EXPECT_EQ(result.error, EIO);
+    EXPECT_GT(result.bytes_read, 0U);
+    EXPECT_EQ(read_one(*reader, {0, 0, memory.at(0), 4 * KiB, result.bytes_read, 2}).error, 0);
+    EXPECT_EQ(read_one(*reader, {0, 0, memory.at(0), 8 * KiB, 4 * KiB + 1, 3}).error, ENODATA);
+}
+
 TEST_P(ReaderTest, PollReturnsAtOnceWithNothingInFlight) {
     const TestFile file(4 * KiB);
     OPEN_OR_SKIP(reader, {file.path()});
     std::vector<ReadResult> results(4);
-    EXPECT_EQ(reader->poll(results, std::chrono::milliseconds::max()), 0U);
-    EXPECT_EQ(reader->poll(results, std::chrono::milliseconds(0)), 0U);
-    EXPECT_EQ(reader->poll({}, std::chrono::milliseconds::max()), 0U);
+    EXPECT_EQ(reader->poll(results, for_ever), 0U);
+    EXPECT_EQ(reader->poll(results, at_once), 0U);
+    EXPECT_EQ(reader->poll({}, for_ever), 0U);
 }
 
 TEST_P(ReaderTest, WaitsForReadsInFlightBeforeItGoes) {
@@ -202,7 +270,7 @@ TEST_P(ReaderTest, MayBeUsedByThreadsInTurn) {
                 ReadResult result;
                 const std::lock_guard lock(turn);
                 reader->submit({&request, 1});
-                polled += reader->poll({&result, 1}, std::chrono::milliseconds(i % 2));
+                polled += reader->poll({&result, 1}, i % 2 == 0 ? for_ever : at_once);
             }
         });
     }

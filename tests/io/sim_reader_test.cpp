@@ -87,15 +87,81 @@ TEST(SimReader, HoldsCompletionsBackUntilTold) {
     const Memory memory(4 * 4096);
     reader.submit(windows(memory, 4));
     std::vector<ReadResult> results(4);
-    EXPECT_EQ(reader.poll(results, std::chrono::milliseconds(0)), 0U);
+    EXPECT_EQ(reader.poll(results, at_once), 0U);
     reader.let(1);
-    EXPECT_EQ(reader.poll(results, std::chrono::milliseconds::max()), 1U);
-    EXPECT_EQ(reader.poll(results, std::chrono::milliseconds(0)), 0U);
+    EXPECT_EQ(reader.poll(results, for_ever), 1U);
+    EXPECT_EQ(reader.poll(results, at_once), 0U);
     std::thread other([&] { reader.resume(); });
-    EXPECT_GE(reader.poll(results, std::chrono::milliseconds::max()), 1U);
+    EXPECT_GE(reader.poll(results, for_ever), 1U);
     other.join();
     poll_all(reader);
     EXPECT_EQ(reader.in_flight(), 0U);
+}
+
+TEST(SimReader, IsWokenByAnotherThreadOrBeforehand) {
+    SimReader reader;
+    reader.hold();
+    const Memory memory(4096);
+    reader.submit(windows(memory, 1));
+    std::vector<ReadResult> results(1);
+    std::thread other([&] {
+        while (reader.waiting() == 0) {
+            std::this_thread::yield();
+        }
+        reader.wake();
+    });
+    EXPECT_EQ(reader.poll(results, for_ever), 0U);
+    other.join();
+    reader.wake();
+    EXPECT_EQ(reader.poll(results, at_once), 0U);
+    EXPECT_EQ(reader.poll(results, for_ever), 0U);
+    EXPECT_EQ(reader.in_flight(), 1U);
+    reader.resume();
+    EXPECT_EQ(reader.poll(results, for_ever), 1U);
+}
+
+TEST(SimReader, EndsAWaitByItsOwnTime) {
+    SimReader reader;
+    reader.hold();
+    const Memory memory(4096);
+    reader.submit(windows(memory, 1));
+    std::vector<ReadResult> results(1);
+    std::thread other([&] {
+        while (reader.waiting() == 0) {
+            std::this_thread::yield();
+        }
+        reader.pass(std::chrono::milliseconds(999));
+        EXPECT_EQ(reader.waiting(), 1U);
+        reader.pass(std::chrono::milliseconds(1));
+    });
+    EXPECT_EQ(reader.poll(results, std::chrono::milliseconds(1000)), 0U);
+    other.join();
+    EXPECT_EQ(reader.now(), std::chrono::milliseconds(1000));
+}
+
+TEST(SimReader, PassesTheTimeOfAStalledDiskWithoutWaiting) {
+    SimReader reader;
+    reader.stall();
+    const Memory memory(4096);
+    reader.submit(windows(memory, 1));
+    std::vector<ReadResult> results(1);
+    EXPECT_EQ(reader.poll(results, std::chrono::seconds(30)), 0U);
+    EXPECT_EQ(reader.poll(results, std::chrono::seconds(30)), 0U);
+    EXPECT_EQ(reader.now(), std::chrono::seconds(60));
+    reader.resume();
+    EXPECT_EQ(reader.poll(results, std::chrono::seconds(30)), 1U);
+    EXPECT_EQ(reader.now(), std::chrono::seconds(60));
+}
+
+TEST(SimReader, TellsTheFilesItWasGiven) {
+    SimReader reader({.file_bytes = 5000});
+    EXPECT_EQ(reader.identity(0).bytes, 5000U);
+    EXPECT_EQ(reader.identity(1), reader.identity(1));
+    EXPECT_NE(reader.identity(0), reader.identity(1));
+    FileIdentity replaced = reader.identity(1);
+    replaced.changed_ns++;
+    reader.set_identity(1, replaced);
+    EXPECT_EQ(reader.identity(1), replaced);
 }
 
 TEST(SimReaderDeathTest, CatchesTwoReadsIntoTheSameMemory) {

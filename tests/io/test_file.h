@@ -10,10 +10,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -22,11 +24,26 @@
 
 namespace larder::test {
 
+// Bytes of the file in the page cache.
+inline uint64_t cached_bytes_of(const std::string &path) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const uint64_t bytes = std::filesystem::file_size(path);
+    void *mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+    const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    std::vector<unsigned char> pages((bytes + page_bytes - 1) / page_bytes);
+    const int failed = ::mincore(mapping, bytes, pages.data());
+    ::munmap(mapping, bytes);
+    EXPECT_EQ(failed, 0);
+    return page_bytes *
+           static_cast<uint64_t>(std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
+}
+
 class TestFile {
   public:
     // Holds what SimReader::byte_at(number, ...) says; nothing of it is left in the page cache.
-    explicit TestFile(uint64_t bytes, uint32_t number = 0)
-        : path_((std::filesystem::temp_directory_path() / "larder_io_XXXXXX").string()), bytes_(bytes) {
+    explicit TestFile(uint64_t bytes, uint32_t number = 0,
+                      const std::filesystem::path &folder = std::filesystem::temp_directory_path())
+        : path_((folder / "larder_io_XXXXXX").string()), bytes_(bytes) {
         fd_ = UniqueFd(::mkstemp(path_.data()));
         std::vector<char> data(bytes);
         SimReader::fill(number, 0, data.data(), bytes);
@@ -47,15 +64,14 @@ class TestFile {
         ::fsync(fd_.get());
         ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
     }
-    [[nodiscard]] uint64_t cached_bytes() const {
-        void *mapping = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, fd_.get(), 0);
-        const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-        std::vector<unsigned char> pages((bytes_ + page_bytes - 1) / page_bytes);
-        const int failed = ::mincore(mapping, bytes_, pages.data());
-        ::munmap(mapping, bytes_);
-        EXPECT_EQ(failed, 0);
-        return page_bytes * static_cast<uint64_t>(std::count_if(pages.begin(), pages.end(),
-                                                                [](unsigned char page) { return (page & 1) != 0; }));
+    [[nodiscard]] uint64_t cached_bytes() const { return cached_bytes_of(path_); }
+    // The file system is one of RAM, whose pages are never dropped.
+    [[nodiscard]] bool in_memory() const {
+        struct statfs info = {};
+        return ::fstatfs(fd_.get(), &info) == 0 && info.f_type == 0x01021994; // TMPFS_MAGIC
+    }
+    [[nodiscard]] bool takes_direct_reads() const {
+        return UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)).valid();
     }
 
   private:
@@ -68,7 +84,8 @@ class TestFile {
 class Memory {
   public:
     explicit Memory(uint64_t bytes)
-        : data_(static_cast<char *>(std::aligned_alloc(read_alignment, align_up(bytes, read_alignment))), std::free) {
+        : data_(static_cast<char *>(std::aligned_alloc(direct_io_alignment, align_up(bytes, direct_io_alignment))),
+                std::free) {
         std::memset(data_.get(), SimReader::unread_byte, bytes);
     }
     [[nodiscard]] char *at(uint64_t offset) const { return data_.get() + offset; }
@@ -77,11 +94,16 @@ class Memory {
     std::unique_ptr<char, void (*)(void *)> data_;
 };
 
-// Polls until nothing is in flight, `at_once` results at a time.
-inline std::vector<ReadResult> poll_all(Reader &reader, size_t at_once = 16) {
+// How long a poll may take.
+inline constexpr std::chrono::milliseconds at_once{0};
+inline constexpr std::chrono::milliseconds for_ever = std::chrono::milliseconds::max();
+
+// Polls until nothing is in flight, at most `n` results at a time.
+inline std::vector<ReadResult> poll_all(Reader &reader, size_t n = 16) {
     std::vector<ReadResult> all;
-    std::vector<ReadResult> some(at_once);
-    while (const size_t count = reader.poll(some, std::chrono::milliseconds::max())) {
+    std::vector<ReadResult> some(n);
+    while (reader.in_flight() > 0) {
+        const size_t count = reader.poll(some, for_ever);
         all.insert(all.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count));
     }
     return all;

@@ -30,16 +30,17 @@ class GgufReader : public testing::Test {
 
 TEST_F(GgufReader, RefusesAMissingFile) { expect_refusal(dir.file("absent.gguf"), "No such file", ErrorKind::io); }
 
-TEST_F(GgufReader, NamesTheRemedyWhereNoMoreFilesMayBeOpen) {
+TEST_F(GgufReader, NamesTheLimitOfOpenFilesAndNotThePath) {
     const std::string path = small_moe().write(dir);
     rlimit before{};
-    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
     const rlimit none{0, before.rlim_max};
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
     const std::optional<Error> error = refusal_of(path);
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), ErrorKind::io);
+    EXPECT_EQ(error->message(), "cannot open " + path + ": Too many open files");
     EXPECT_THAT(error->remedy(), testing::HasSubstr("ulimit -n"));
 }
 

@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <numeric>
+#include <thread>
 
 namespace larder::test {
 namespace {
@@ -186,6 +187,32 @@ TEST(ResidentWeights, OfAFailedReadAreAnIoErrorThatNamesTheFileAndLeavesNothingU
     EXPECT_EQ(weights.disk.in_flight(), 0U);
     weights.disk.heal();
     weights.load();
+    EXPECT_TRUE(weights.all_in_place());
+}
+
+TEST(ResidentWeights, LeaveNothingInFlightWhereTheirProgressThrows) {
+    Weights weights({{0, 20 * MiB, 0}});
+    ResidentWeights resident(weights.layout, weights.disk);
+    weights.add_all(resident);
+    const auto stop = [](uint64_t, uint64_t) { throw Error(ErrorKind::engine, "stopped"); };
+    EXPECT_STREQ(error_of([&] { resident.load(stop); }).what(), "stopped");
+    EXPECT_EQ(weights.disk.in_flight(), 0U);
+}
+
+TEST(ResidentWeights, TakeNoWakeForTheEndOfTheirReads) {
+    Weights weights({{0, 20 * MiB, 0}});
+    ResidentWeights resident(weights.layout, weights.disk);
+    weights.add_all(resident);
+    weights.disk.hold();
+    std::thread other([&] {
+        while (weights.disk.waiting() == 0) {
+            std::this_thread::yield();
+        }
+        weights.disk.wake();
+        weights.disk.resume();
+    });
+    resident.load({});
+    other.join();
     EXPECT_TRUE(weights.all_in_place());
 }
 

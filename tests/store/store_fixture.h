@@ -81,6 +81,7 @@ class OneAtATimeReader : public Reader {
     void wake() noexcept override { reader_.wake(); }
     [[nodiscard]] size_t in_flight() const override { return reader_.in_flight(); }
     [[nodiscard]] const ReaderInfo &info() const override { return reader_.info(); }
+    [[nodiscard]] FileIdentity identity(uint32_t file) const override { return reader_.identity(file); }
 
   private:
     struct Use {

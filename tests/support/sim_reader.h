@@ -136,6 +136,14 @@ class SimReader : public Reader {
         return waiting_;
     }
 
+    // --- the files themselves ---
+
+    // The file was replaced or written to: from now on this is what its descriptor leads to.
+    void set_identity(uint32_t file, const FileIdentity &identity) {
+        const std::lock_guard lock(mutex_);
+        identities_[file] = identity;
+    }
+
     // --- what was asked ---
 
     [[nodiscard]] std::vector<ReadRequest> requests() const {
@@ -217,6 +225,13 @@ class SimReader : public Reader {
         return pending_.size();
     }
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
+    [[nodiscard]] FileIdentity identity(uint32_t file) const override {
+        const std::lock_guard lock(mutex_);
+        const auto found = identities_.find(file);
+        return found != identities_.end()
+                   ? found->second
+                   : FileIdentity{.device = 1, .inode = uint64_t{file} + 1, .bytes = options_.file_bytes};
+    }
 
   private:
     static constexpr uint64_t unlimited = std::numeric_limits<uint64_t>::max();
@@ -331,6 +346,7 @@ class SimReader : public Reader {
     bool woken_ = false;
     uint64_t waiting_ = 0;
     std::chrono::milliseconds now_{0};
+    std::map<uint32_t, FileIdentity> identities_; // those that were set
     std::map<uint64_t, int> request_faults_;
     std::vector<std::pair<Range, int>> range_faults_;
     std::vector<Range> late_ranges_;

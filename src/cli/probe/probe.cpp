@@ -1,5 +1,4 @@
-// larder probe: what the disk gives when it is read as the engine reads it, what memory gives, and what both mean for
-// a model.
+// larder probe: measures the disk with the reads that larder makes, and memory, and says what both mean for a model.
 #include "lab/probe/probe.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -34,7 +33,7 @@ struct ProbeFlags {
     std::string output = "md";
 };
 
-// Of any file: what larger and smaller slices than most models' come to. Those that fit into it.
+// For a file that is not a model: sizes around those of most models' slices, as far as they fit into it.
 std::vector<uint64_t> default_sizes(uint64_t bytes) {
     std::vector<uint64_t> sizes = {256 * KiB, MiB, 4 * MiB};
     std::erase_if(sizes, [bytes](uint64_t size) { return size > bytes; });
@@ -67,7 +66,7 @@ std::vector<uint64_t> sizes_of(const ProbeFlags &flags, const ProbeTarget &targe
     return sizes.empty() ? default_sizes(target.bytes) : sizes;
 }
 
-// Far more than caches hold, and never so much that the measurement itself makes memory scarce.
+// Far more than the processor's caches hold, and not so much that memory runs short.
 uint64_t memory_probe_bytes() { return std::min<uint64_t>(256 * MiB, probe_machine().usable_bytes / 4); }
 
 int probe(const ProbeFlags &flags) {
@@ -82,7 +81,11 @@ int probe(const ProbeFlags &flags) {
     wanted.seed = flags.seed;
     const auto n_sample = static_cast<double>(2 * wanted.request_bytes.size() * wanted.depths.size());
     wanted.seconds_per_sample = flags.seconds * (1 - memory_seconds_share) / n_sample;
-    result.disk = probe_disk(wanted);
+    try {
+        result.disk = probe_disk(wanted);
+    } catch (const Error &error) {
+        throw Error(error.kind(), with_names(result.target, error.message()), error.remedy());
+    }
 
     const uint32_t threads = flags.threads > 0 ? flags.threads : usable_cpus().processors;
     const uint32_t n_memory_sample = static_cast<uint32_t>(std::bit_width(threads)) + 1;

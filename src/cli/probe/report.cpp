@@ -35,6 +35,7 @@ uint64_t token_memory_bytes(const ModelLayout &layout) {
 }
 
 std::string verdict_line(const ProbeResult &result) {
+    const char *const of = result.disk.reader.in_memory ? "verdict (RAM, not a disk)" : "verdict";
     if (!result.verdict) {
         const DiskSample *best = nullptr;
         for (const DiskSample &sample : result.disk.samples) {
@@ -42,7 +43,7 @@ std::string verdict_line(const ProbeResult &result) {
                 best = &sample;
             }
         }
-        return fmt::format("verdict: random reads run at {} at best, {} at a time with {} under way; memory at {}\n",
+        return fmt::format("{}: random reads run at {} at best, {} at a time with {} under way; memory at {}\n", of,
                            rate(best->bytes_per_second), format_bytes(best->request_bytes), best->depth,
                            rate(best_memory(result.memory)));
     }
@@ -51,10 +52,10 @@ std::string verdict_line(const ProbeResult &result) {
                                   ? "memory is the limit, whatever the hit rate"
                                   : fmt::format("the disk is the limit up to a hit rate of {:.0f} %, memory above",
                                                 100 * verdict.crossing_hit_rate);
-    return fmt::format("verdict: this model's slices are read at {} at the best depth, {} for a token: at most {:.2f} "
+    return fmt::format("{}: this model's slices are read at {} at the best depth, {} for a token: at most {:.2f} "
                        "tok/s with no hits, {:.2f} at a hit rate of {:.0f} %; memory allows {:.2f} ({} for a token at "
                        "{}): {}\n",
-                       rate(verdict.slice_bytes_per_second), format_bytes(verdict.token_read_bytes),
+                       of, rate(verdict.slice_bytes_per_second), format_bytes(verdict.token_read_bytes),
                        verdict.disk_tok_s_no_hits, verdict.disk_tok_s_typical, 100 * typical_hit_rate,
                        verdict.memory_tok_s, format_bytes(verdict.token_memory_bytes),
                        rate(verdict.memory_bytes_per_second), limit);
@@ -65,6 +66,13 @@ std::string cached(const DiskSample &sample, bool direct_io) {
         return "not used";
     }
     return sample.cached_bytes ? format_bytes(*sample.cached_bytes) : "not told";
+}
+
+std::string way_of_reading(const ReaderInfo &reader) {
+    if (reader.in_memory) {
+        return "RAM (tmpfs), not a disk";
+    }
+    return reader.direct_io ? "direct I/O (O_DIRECT)" : "through the page cache";
 }
 
 } // namespace
@@ -84,11 +92,10 @@ ProbeVerdict verdict_of(const ModelLayout &layout, const DiskReport &disk, const
 
 std::string probe_markdown(const ProbeResult &result) {
     const ReaderInfo &reader = result.disk.reader;
-    std::string text =
-        fmt::format("{}: {}, {}, {}\n", result.target.name, format_bytes(result.target.bytes), reader.backend,
-                    reader.direct_io ? "direct I/O (O_DIRECT)" : "through the page cache");
+    std::string text = fmt::format("{}: {}, {}, {}\n", result.target.name, format_bytes(result.target.bytes),
+                                   reader.backend, way_of_reading(reader));
     if (!reader.notice.empty()) {
-        text += fmt::format("note: {}\n", reader.notice);
+        text += fmt::format("note: {}\n", with_names(result.target, result.disk.reader.notice));
     }
     for (const std::string &notice : result.target.notices) {
         text += fmt::format("note: {}\n", notice);
@@ -115,11 +122,12 @@ std::string probe_json(const ProbeResult &result) {
                                    {"bytes", result.target.bytes},
                                    {"io_backend", result.disk.reader.backend},
                                    {"direct_io", result.disk.reader.direct_io},
+                                   {"in_memory", result.disk.reader.in_memory},
                                    {"notices", result.target.notices},
                                    {"disk", nlohmann::ordered_json::array()},
                                    {"memory", nlohmann::ordered_json::array()}};
     if (!result.disk.reader.notice.empty()) {
-        json["notices"].push_back(result.disk.reader.notice);
+        json["notices"].push_back(with_names(result.target, result.disk.reader.notice));
     }
     for (const DiskSample &sample : result.disk.samples) {
         nlohmann::ordered_json row = {{"request_bytes", sample.request_bytes},

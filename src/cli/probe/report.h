@@ -1,4 +1,4 @@
-// report.h — what `larder probe` found, as tables for people and as JSON for programs.
+// report.h — the result of `larder probe`, as tables and as JSON.
 #pragma once
 
 #include "cli/probe/target.h"
@@ -10,7 +10,7 @@
 
 namespace larder {
 
-// What the figures say about decoding with a model.
+// What the figures mean for decoding with a model.
 struct ProbeVerdict {
     double slice_bytes_per_second = 0;  // see slice_rate.h
     double memory_bytes_per_second = 0; // with the best number of threads

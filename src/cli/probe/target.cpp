@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,15 +20,7 @@ namespace larder {
 
 namespace {
 
-constexpr long tmpfs_magic = 0x01021994; // linux/magic.h
-constexpr long ramfs_magic = 0x858458f6;
 constexpr uint64_t chunk_bytes = MiB;
-
-bool lies_in_memory(const std::string &path) {
-    struct statfs info = {};
-    return ::statfs(path.c_str(), &info) == 0 &&
-           (static_cast<long>(info.f_type) == tmpfs_magic || static_cast<long>(info.f_type) == ramfs_magic);
-}
 
 bool begins_as_gguf(const std::string &path) {
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -142,16 +133,24 @@ void open_file(ProbeTarget &target) {
 
 } // namespace
 
+std::string with_names(const ProbeTarget &target, std::string text) {
+    if (target.temporary.valid()) {
+        const std::string &path = target.paths.front();
+        const std::string name = "the temporary file in " + target.name;
+        for (size_t at = text.find(path); at != std::string::npos; at = text.find(path, at + name.size())) {
+            text.replace(at, path.size(), name);
+        }
+    }
+    return text;
+}
+
 ProbeTarget open_probe_target(const std::string &path, const TemporarySize &size) {
     struct stat status = {};
     if (::stat(path.c_str(), &status) != 0) {
-        throw Error::from_errno(errno, "cannot open " + path, "check the path");
+        throw cannot_open(path, errno);
     }
     ProbeTarget target;
     target.name = path;
-    if (lies_in_memory(path)) {
-        target.notices.push_back(path + " lies in memory (tmpfs): what is measured is no disk");
-    }
     if (S_ISDIR(status.st_mode)) {
         open_directory(target, size);
     } else if (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) {

@@ -1,14 +1,16 @@
-// probe.h — what the disk and the memory of this machine give, measured the way the engine uses them.
+// probe.h — measures the rates of the disk and the memory, with the reads that the engine makes.
 //
-// Reads are whole windows of `request_bytes` through the engine's own Reader, `depth` under way at once, at random
-// places or one after the other. A sample never reads a window twice, and a sample begins where the one before it of
-// the same size ended, so that no cache between larder and the disk answers before all of the files were read once.
+// A read is one request of `request_bytes` to the engine's own Reader. `depth` reads are in flight at once, in random
+// or in sequential order. A sample reads no place twice, and begins where the sample before it of the same size and
+// order ended. So no cache between larder and the disk holds what is read until all of the files were read once.
 //
-// What comes from the page cache is never taken for the disk: where the file system refuses direct I/O the files' pages
-// are dropped before each sample, and those that stay are counted.
+// Bytes from the page cache are not counted as the disk's: where reads do not bypass it, the files' pages are dropped
+// before each sample, and those that stay are reported. ReaderInfo::in_memory tells that the files have no disk.
 //
-// Threads: blocking; one measurement at a time. Errors: Error(io) for a read that failed or files that became shorter,
-// Error(usage) for reads that do not fit into the files. Units: bytes, bytes per second, microseconds.
+// Threads: every function blocks; one measurement at a time.
+// Errors: Error(io) for a read that failed or a file that became shorter, Error(usage) for reads that do not fit into
+// the files.
+// Units: bytes, bytes per second, microseconds.
 #pragma once
 
 #include "io/io.h"
@@ -21,7 +23,7 @@
 namespace larder {
 
 struct DiskSample {
-    uint64_t request_bytes = 0; // as asked for, widened to read_alignment
+    uint64_t request_bytes = 0; // as asked for, rounded up to direct_io_alignment
     uint32_t depth = 0;
     bool random = false;
     uint64_t n_request = 0;
@@ -29,8 +31,8 @@ struct DiskSample {
     double bytes_per_second = 0;
     double latency_us_median = 0; // from the submission of a request to its result
     double latency_us_p99 = 0;
-    // Of what was read, in the page cache before the sample. Direct reads do not use them. Absent where the kernel does
-    // not tell: it hides them from those who may not write to the file.
+    // Those of bytes_read that were in the page cache before the sample. Reads that bypass it do not use them. None
+    // where the kernel does not tell: it hides them from those who may not write to the file.
     std::optional<uint64_t> cached_bytes;
 };
 
@@ -41,27 +43,27 @@ struct DiskProbe {
     bool sequential = true; // besides random
     uint64_t bytes_per_sample = 256ULL << 20;
     double seconds_per_sample = 1.0; // whichever ends first
-    ReaderOptions reader;            // its depth is raised to the largest of `depths`
+    ReaderOptions reader;            // `depths` replace its depth and requests_max
     uint64_t seed = 1;
 };
 
 struct DiskReport {
-    ReaderInfo reader; // with a notice too where direct reads went through the page cache all the same
+    ReaderInfo reader;
     std::vector<DiskSample> samples;
     // The sample at the depth with the highest rate; null if there is none of that kind.
     [[nodiscard]] const DiskSample *best(uint64_t request_bytes, bool random) const;
 };
 DiskReport probe_disk(const DiskProbe &wanted);
 
-// Lets go of what the page cache holds of these files, as far as nobody has it mapped or has yet to write it.
+// Drops the pages of these files from the page cache, unless they are mapped or cannot be written back.
 void drop_page_cache(const std::vector<std::string> &paths);
 
 struct MemorySample {
     uint32_t threads = 0;
     double bytes_per_second = 0; // summed over the threads
 };
-// Reads of `bytes` of anonymous memory, shared out among 1, 2, 4, … and `threads_max` threads, `seconds_per_sample`
-// each. `bytes` should be far more than the caches hold. Throws Error(io) if there is no such memory.
+// Reads `bytes` of anonymous memory with 1, 2, 4, … and `threads_max` threads, each its share, for `seconds_per_sample`
+// each time. `bytes` should be far more than the processor's caches hold. Throws Error(io) if there is no such memory.
 std::vector<MemorySample> probe_memory(uint32_t threads_max, uint64_t bytes, double seconds_per_sample);
 
 } // namespace larder

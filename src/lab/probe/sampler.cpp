@@ -20,7 +20,7 @@ double us_between(Clock::time_point begin, Clock::time_point end) {
     return std::chrono::duration<double, std::micro>(end - begin).count();
 }
 
-// Page-aligned memory that is there before the clock starts.
+// Page-aligned memory. Its pages are touched before the clock starts.
 class Buffers {
   public:
     explicit Buffers(uint64_t bytes) : bytes_(bytes) {
@@ -42,22 +42,31 @@ class Buffers {
 
 class Sample {
   public:
-    Sample(Reader &reader, std::span<const WindowPlace> places, const SampleWish &wish)
-        : reader_(reader), places_(places), wish_(wish), memory_(wish.depth * wish.request_bytes),
-          place_of_slot_(wish.depth), submitted_(wish.depth) {
-        for (uint32_t slot = 0; slot < wish.depth; slot++) {
+    Sample(Reader &reader, std::span<const WindowPlace> places, const SampleOptions &options)
+        : reader_(reader), places_(places), options_(options), memory_(options.depth * options.request_bytes),
+          place_of_slot_(options.depth), submitted_(options.depth), results_(options.depth) {
+        for (uint32_t slot = 0; slot < options.depth; slot++) {
             idle_.push_back(slot);
         }
+        latencies_us_.reserve(places.size());
     }
+    // The reads write into memory_.
+    ~Sample() {
+        while (reader_.in_flight() > 0) {
+            (void)reader_.poll(results_, std::chrono::milliseconds::max());
+        }
+    }
+    Sample(const Sample &) = delete;
+    Sample &operator=(const Sample &) = delete;
 
     void run() {
         begin_ = Clock::now();
         end_ = begin_;
         start_reads();
-        std::vector<ReadResult> results(wish_.depth);
-        while (const size_t count = reader_.poll(results, std::chrono::milliseconds::max())) {
-            end_ = Clock::now();
-            for (const ReadResult &result : std::span(results).first(count)) {
+        while (reader_.in_flight() > 0) {
+            const size_t count = reader_.poll(results_, std::chrono::milliseconds::max());
+            end_ = count > 0 ? Clock::now() : end_;
+            for (const ReadResult &result : std::span(results_).first(count)) {
                 take(result);
             }
             start_reads();
@@ -69,10 +78,10 @@ class Sample {
 
     [[nodiscard]] DiskSample result() {
         DiskSample sample;
-        sample.request_bytes = wish_.request_bytes;
-        sample.depth = wish_.depth;
+        sample.request_bytes = options_.request_bytes;
+        sample.depth = options_.depth;
         sample.n_request = latencies_us_.size();
-        sample.bytes_read = sample.n_request * wish_.request_bytes;
+        sample.bytes_read = sample.n_request * options_.request_bytes;
         const double us = us_between(begin_, end_);
         sample.bytes_per_second = us > 0 ? static_cast<double>(sample.bytes_read) * 1e6 / us : 0;
         std::ranges::sort(latencies_us_);
@@ -85,15 +94,15 @@ class Sample {
 
   private:
     void start_reads() {
-        const bool over = us_between(begin_, end_) > wish_.seconds * 1e6;
+        const bool over = us_between(begin_, end_) > options_.seconds * 1e6;
         requests_.clear();
         while (!idle_.empty() && next_ < places_.size() && !over && failed_.error == 0) {
             const uint32_t slot = idle_.back();
             idle_.pop_back();
             const WindowPlace place = places_[next_];
             place_of_slot_[slot] = next_++;
-            requests_.push_back({place.file, place.offset, memory_.at(slot * wish_.request_bytes), wish_.request_bytes,
-                                 wish_.request_bytes, slot});
+            requests_.push_back({place.file, place.offset, memory_.at(slot * options_.request_bytes),
+                                 options_.request_bytes, options_.request_bytes, slot});
         }
         if (!requests_.empty()) {
             const Clock::time_point now = Clock::now();
@@ -115,12 +124,13 @@ class Sample {
 
     Reader &reader_;
     std::span<const WindowPlace> places_;
-    const SampleWish wish_;
+    const SampleOptions options_;
     Buffers memory_;
     std::vector<size_t> place_of_slot_;
     std::vector<Clock::time_point> submitted_; // by slot
-    std::vector<uint32_t> idle_;               // slots with nothing under way
+    std::vector<uint32_t> idle_;               // slots with no read in flight
     std::vector<ReadRequest> requests_;
+    std::vector<ReadResult> results_;
     std::vector<double> latencies_us_;
     ReadResult failed_; // its tag is the number of the place
     size_t next_ = 0;
@@ -131,8 +141,8 @@ class Sample {
 } // namespace
 
 DiskSample take_sample(Reader &reader, const std::vector<std::string> &paths, std::span<const WindowPlace> places,
-                       const SampleWish &wish) {
-    Sample sample(reader, places, wish);
+                       const SampleOptions &options) {
+    Sample sample(reader, places, options);
     sample.run();
     if (const ReadResult *failed = sample.failed()) {
         const WindowPlace place = sample.failed_place();

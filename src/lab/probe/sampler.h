@@ -1,4 +1,4 @@
-// sampler.h — one sample of reads through a Reader, whatever kind that is (private to probe).
+// sampler.h — one sample of reads through a Reader (private to probe).
 #pragma once
 
 #include "io/io.h"
@@ -12,16 +12,16 @@
 
 namespace larder {
 
-struct SampleWish {
+struct SampleOptions {
     uint64_t request_bytes = 0;
-    uint32_t depth = 1;
+    uint32_t depth = 1; // at most the reader's requests_max
     double seconds = 1.0;
 };
 
-// Reads `places` in their order, `wish.depth` under way at once, until all are read or the time is over; reads under
-// way then are let finish and count. n_request of the result says how many places were read. Throws Error(io) naming
-// the file of `paths` and the place when a read fails; nothing is under way any more then.
+// Reads `places` in order, `depth` at once, until all are read or the time is over. Reads in flight at that moment are
+// finished and count: DiskSample::n_request is the number of places read. Throws Error(io) naming the file of `paths`
+// and the offset when a read fails. No read is in flight when this returns or throws.
 DiskSample take_sample(Reader &reader, const std::vector<std::string> &paths, std::span<const WindowPlace> places,
-                       const SampleWish &wish);
+                       const SampleOptions &options);
 
 } // namespace larder

@@ -1,6 +1,6 @@
-// windows.h — the places a measurement reads: the whole windows of one size in some files, numbered (private to probe).
+// windows.h — the places that a measurement reads, numbered: all windows of one size in some files (private to probe).
 //
-// Random order is a permutation, computed and not stored: a window comes back only when all others have been.
+// Random order is a permutation that is computed, not stored: it has each window once.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct WindowPlace {
 
 class Windows {
   public:
-    // A window begins at each multiple of `window_bytes` in each file and never reaches past its end.
+    // A window begins at each multiple of `window_bytes` in each file, and lies whole inside it.
     Windows(const std::vector<uint64_t> &file_bytes, uint64_t window_bytes, uint64_t seed);
 
     [[nodiscard]] uint64_t count() const { return count_; }

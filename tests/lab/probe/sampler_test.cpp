@@ -8,8 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
 #include <optional>
+#include <thread>
 
 namespace larder::test {
 namespace {
@@ -76,6 +78,40 @@ TEST(Sampler, NamesFileAndPlaceOfAReadThatFailedWithNothingLeftUnderWay) {
     EXPECT_THAT(error->what(), HasSubstr("Input/output error"));
     EXPECT_EQ(reader.in_flight(), 0U);
     EXPECT_LT(reader.request_count(), 40U) << "nothing new is started after a failure";
+}
+
+// A poll may return without a result: after a wake, and after a time-out.
+TEST(Sampler, TakesNoWakeForTheEndOfItsReads) {
+    SimReader reader;
+    std::atomic<bool> over = false;
+    std::thread other([&] {
+        while (!over) {
+            reader.wake();
+            std::this_thread::yield();
+        }
+    });
+    const DiskSample sample = sample_of(reader, 200, 4);
+    over = true;
+    other.join();
+    EXPECT_EQ(sample.n_request, 200U);
+    EXPECT_EQ(reader.in_flight(), 0U);
+}
+
+TEST(Sampler, WaitsForAReadThatTakesLongAlsoWhenItIsWokenMeanwhile) {
+    SimReader reader;
+    reader.hold();
+    std::thread other([&] {
+        for (uint64_t wakes = 0; wakes < 3; wakes++) {
+            while (reader.waiting() == 0) {
+                std::this_thread::yield();
+            }
+            reader.wake();
+        }
+        reader.resume();
+    });
+    EXPECT_EQ(sample_of(reader, 10, 4).n_request, 10U);
+    other.join();
+    EXPECT_EQ(reader.in_flight(), 0U);
 }
 
 TEST(Sampler, SaysThatTheFileBecameShorter) {

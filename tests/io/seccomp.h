@@ -1,0 +1,87 @@
+// seccomp.h — system calls that fail or are held back for one thread and those it starts, as some kernel or container
+// might do it.
+#pragma once
+
+#include "base/unique_fd.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <thread>
+
+namespace larder::test {
+
+// Makes the system call end as `action` says, for this thread and those it starts from now on; if `flag` is not 0, only
+// where the third argument has it. Returns what seccomp(2) returns, -1 where filters are not allowed.
+inline long filter_calls(uint32_t call, uint32_t action, uint32_t flag = 0, uint32_t options = 0) {
+    const auto argument = static_cast<uint32_t>(offsetof(seccomp_data, args) + 2 * sizeof(uint64_t));
+    std::array<sock_filter, 6> filter = {{
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, argument),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, flag, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, action),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    }};
+    if (flag == 0) {
+        filter[3] = BPF_JUMP(BPF_JMP | BPF_JA, 0, 0, 0);
+    }
+    const sock_fprog program = {filter.size(), filter.data()};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+        return -1;
+    }
+    return ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, options, &program);
+}
+
+// Runs `body` on a thread for which `call` fails with `error`; 0 makes it return 0. False where filters are not
+// allowed.
+inline bool under_refusal(uint32_t call, uint32_t error, uint32_t flag, const std::function<void()> &body) {
+    bool refused = false;
+    std::thread([&] {
+        refused = filter_calls(call, SECCOMP_RET_ERRNO | error, flag) == 0;
+        if (refused) {
+            body();
+        }
+    }).join();
+    return refused;
+}
+
+// Runs `body` on a thread that makes `call` only when it is let, and the threads that `body` starts as well.
+class HeldCalls {
+  public:
+    HeldCalls(uint32_t call, const std::function<void()> &body) {
+        std::thread([&] {
+            listener_ = UniqueFd(
+                static_cast<int>(filter_calls(call, SECCOMP_RET_USER_NOTIF, 0, SECCOMP_FILTER_FLAG_NEW_LISTENER)));
+            if (listener_.valid()) {
+                body();
+            }
+        }).join();
+    }
+    // False where filters are not allowed: `body` has not run.
+    [[nodiscard]] bool held() const { return listener_.valid(); }
+    // Lets the next call through. Waits for it. False if the kernel cannot (before Linux 5.5).
+    [[nodiscard]] bool let() const {
+        seccomp_notif call{};
+        seccomp_notif_resp answer{};
+        if (::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_RECV, &call) != 0) {
+            return false;
+        }
+        answer.id = call.id;
+        answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+        return ::ioctl(listener_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0;
+    }
+
+  private:
+    UniqueFd listener_;
+};
+
+} // namespace larder::test
