@@ -75,7 +75,7 @@ TEST(Tokenise, GivesTheTokensOfLlamaCppOnASmallStackWithEveryPreTokenizer) {
             if (takes_no_space(pre) && unit.find_first_of(" \n") != std::string_view::npos) {
                 continue;
             }
-            const std::string text = repeated(unit, 6000);
+            const std::string text = repeated(unit, 4000);
             std::vector<Token> tokens;
             on_small_stack([&] { tokens = tokenizer.tokenise(text, {}); });
             EXPECT_EQ(tokens, stock_tokens(tokenizer.vocab(), text, false, false)) << pre << " '" << unit << "'";
@@ -88,7 +88,7 @@ TEST(Tokenise, GivesTheTokensOfLlamaCppWithEveryKindOfVocabulary) {
         const VocabPtr model = make_vocab({.model = kind});
         const Tokenizer tokenizer(vocab_of(model));
         for (const std::string_view unit : {"-", "a", " ", "hello the\n", "\xC3\xA9", "\xFF"}) {
-            const std::string text = repeated(unit, 6000);
+            const std::string text = repeated(unit, 4000);
             std::vector<Token> tokens;
             on_small_stack([&] { tokens = tokenizer.tokenise(text, {}); });
             EXPECT_EQ(tokens, stock_tokens(vocab_of(model), text, false, false)) << kind << " '" << unit << "'";
