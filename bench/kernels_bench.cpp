@@ -1,16 +1,19 @@
-// kernels_bench — prefill and decode of stock llama.cpp and larder on each path of kernels, in one process, in turns.
+// kernels_bench — prefill and decode of stock llama.cpp and larder on each path of kernels, in one process.
 //
 //   kernels_bench MODEL [--arena SIZE] [-t THREADS] [--rounds N] [--prefill TOKENS] [--decode TOKENS]
 //
-// Every round each side evaluates the same prompt (but for its first token, so that nothing of it is cached) and
-// decodes the same tokens after it; the first round is not counted, as it reads weights. Medians are printed.
+// The paths follow each other. For each, stock and larder take turns: in every round both evaluate the same prompt (but
+// for its first token, so that nothing of it is cached) and decode the same tokens after it. The first round is not
+// counted, as it reads weights. Medians are printed. `fast` has no stock twin and runs beside stock's repacked path.
 #include "base/bytes.h"
+#include "lab/residency/residency.h"
 #include "session/session.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -31,9 +34,9 @@ struct Flags {
     uint32_t decode = 64;
 };
 
-struct Side {
+struct Contender {
     std::string name;
-    std::unique_ptr<OpenModel> engine;
+    std::unique_ptr<OpenModel> model;
     std::unique_ptr<Session> session;
     std::vector<double> prefill_rates;
     std::vector<double> decode_rates;
@@ -50,10 +53,9 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-Side open_side(const Flags &flags, Residency residency, Kernels kernels) {
-    TestOptions options;
+Contender open_contender(const Flags &flags, Residency residency, Kernels kernels) {
+    OpenOptions options;
     options.model.path = flags.model;
-    options.residency = residency;
     options.model.kernels = kernels;
     options.model.context.threads = flags.threads;
     options.model.context.ctx_tokens = flags.prefill + flags.decode + 8;
@@ -61,53 +63,55 @@ Side open_side(const Flags &flags, Residency residency, Kernels kernels) {
     if (!flags.arena.empty() && residency == Residency::arena) {
         options.runtime.plan.arena_bytes = parse_bytes(flags.arena, "--arena");
     }
-    Side side{fmt::format("{} {}", residency == Residency::stock ? "stock" : "larder", to_string(kernels)),
-              open_as(options),
-              nullptr,
-              {},
-              {}};
+    Contender contender{fmt::format("{} {}", residency == Residency::stock ? "stock" : "larder", to_string(kernels)),
+                        open_with(residency, options, {}),
+                        nullptr,
+                        {},
+                        {}};
     SamplingOptions greedy;
     greedy.temperature = 0;
-    side.session = std::make_unique<Session>(*side.engine, greedy);
-    return side;
+    contender.session = std::make_unique<Session>(*contender.model, greedy);
+    return contender;
 }
 
-void run_round(Side &side, const Flags &flags, uint32_t round) {
+void run_round(Contender &contender, const Flags &flags, uint32_t round) {
     std::mt19937 random(1);
     std::vector<Token> tokens(flags.prefill);
-    std::ranges::generate(tokens, [&] { return static_cast<Token>(random() % side.engine->n_vocab()); });
+    std::ranges::generate(tokens, [&] { return static_cast<Token>(random() % contender.model->n_vocab()); });
     tokens.front() = static_cast<Token>(round + 1);
-    const double prefill_s = seconds_of([&] { side.session->prefill(tokens); });
+    const double prefill_s = seconds_of([&] { contender.session->prefill(tokens); });
     const double decode_s = seconds_of([&] {
         for (uint32_t i = 0; i < flags.decode; i++) {
-            side.session->decode(static_cast<Token>(random() % side.engine->n_vocab()));
+            contender.session->decode(static_cast<Token>(random() % contender.model->n_vocab()));
         }
     });
     if (round > 0) {
-        side.prefill_rates.push_back(flags.prefill / prefill_s);
-        side.decode_rates.push_back(flags.decode / decode_s);
+        contender.prefill_rates.push_back(flags.prefill / prefill_s);
+        contender.decode_rates.push_back(flags.decode / decode_s);
+    }
+}
+
+void bench_path(const Flags &flags, Kernels kernels) {
+    std::array<Contender, 2> contenders = {
+        open_contender(flags, Residency::stock, kernels == Kernels::fast ? Kernels::repacked : kernels),
+        open_contender(flags, Residency::arena, kernels)};
+    for (uint32_t round = 0; round <= flags.rounds; round++) {
+        for (Contender &contender : contenders) {
+            run_round(contender, flags, round);
+        }
+    }
+    for (const Contender &contender : contenders) {
+        const StoreStats store = contender.model->figures().store;
+        fmt::print("{:<16} prefill {:>8.2f} tok/s  decode {:>7.2f} tok/s  {} read\n", contender.name,
+                   median(contender.prefill_rates), median(contender.decode_rates), format_bytes(store.bytes_read));
     }
 }
 
 int bench(const Flags &flags) {
-    std::vector<Side> sides;
     for (const Kernels kernels : {Kernels::plain, Kernels::mixed, Kernels::repacked, Kernels::fast}) {
-        for (const Residency residency : {Residency::stock, Residency::arena}) {
-            const bool wanted = flags.only.empty() || flags.only == to_string(kernels);
-            if (wanted && (residency == Residency::arena || kernels != Kernels::fast)) {
-                sides.push_back(open_side(flags, residency, kernels));
-            }
+        if (flags.only.empty() || flags.only == to_string(kernels)) {
+            bench_path(flags, kernels);
         }
-    }
-    for (uint32_t round = 0; round <= flags.rounds; round++) {
-        for (Side &side : sides) {
-            run_round(side, flags, round);
-        }
-    }
-    for (const Side &side : sides) {
-        const StoreStats store = side.engine->figures().store;
-        fmt::print("{:<16} prefill {:>8.2f} tok/s  decode {:>7.2f} tok/s  {} read\n", side.name,
-                   median(side.prefill_rates), median(side.decode_rates), format_bytes(store.bytes_read));
     }
     return 0;
 }
@@ -118,7 +122,7 @@ int bench(const Flags &flags) {
 int main(int argc, char **argv) {
     larder::Flags flags;
     CLI::App app("Stock llama.cpp and larder on each path of kernels, in turns");
-    app.add_option("model", flags.model, "a GGUF that fits into RAM several times")->required();
+    app.add_option("model", flags.model, "a GGUF that fits into RAM twice")->required();
     app.add_option("--arena", flags.arena, "at most this much for experts (default: all)");
     app.add_option("--only", flags.only, "one path: plain, mixed, repacked or fast");
     app.add_option("-t,--threads", flags.threads, "threads");

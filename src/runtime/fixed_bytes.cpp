@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "runtime/params.h"
 #include "runtime/resident_weights.h"
+#include "text/text.h"
 
 #include "ggml.h"
 
@@ -20,7 +21,6 @@ constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, 
 
 constexpr uint64_t cell_bytes_least = 48;  // of llama.cpp's list of KV cells, measured some 50
 constexpr uint64_t token_bytes_least = 24; // of lists of all tokens that a context has, measured up to 36
-constexpr uint64_t tokenise_bytes = 64;    // llama.cpp's tokenizers take some 60 bytes for each of the text
 
 // Huge pages at both ends of what is allocated for an aliased tensor belong to others too.
 constexpr uint64_t aliased_edges_bytes = 4 * MiB;
@@ -35,8 +35,8 @@ uint64_t computed_graph_bytes(uint64_t of_context, uint32_t ctx_tokens, uint64_t
     return above(of_context, lists) * 3 / 2;
 }
 
-// What tokenising the longest text takes.
-uint64_t text_bytes(uint32_t ctx_tokens) { return uint64_t{ctx_tokens} * text_bytes_per_token * tokenise_bytes; }
+// What tokenising a text takes that fills the context, with 6 bytes a token: most have 3 to 5.
+uint64_t text_bytes(uint32_t ctx_tokens) { return tokenise_bytes_max(uint64_t{ctx_tokens} * 6); }
 
 // ggml's CPU work memory, which belongs to no breakdown: the largest op's activations, quantised to 9/8 bytes an
 // element at most 4 bytes where the weights are floats.

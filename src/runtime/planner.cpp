@@ -216,7 +216,9 @@ class Planner::Impl {
         return fixed_of_model(layouts[i], kernels, facts_[i], context, context_facts_of(i, context));
     }
     [[nodiscard]] FixedBytes fixed_of_all(const std::vector<FixedBytes> &models) const {
-        return fixed_of_process(models, held_, threads());
+        FixedBytes fixed = fixed_of_process(models, held_, threads());
+        fixed.overhead += options.beside_bytes;
+        return fixed;
     }
 
     // With a ubatch of this many tokens where none is named.

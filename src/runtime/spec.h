@@ -73,6 +73,8 @@ struct RuntimeOptions {
     PlanOptions plan;
     ReaderOptions reader;
     std::chrono::milliseconds read_timeout{std::chrono::seconds(60)}; // of a disk that does not answer; 0: none
+    // What the process and its children hold beside models, contexts and the runtime; part of the plan's overhead.
+    uint64_t beside_bytes = 0;
     bool lock_memory = false; // --mlock: no page of the process is ever swapped out
     bool verbose = false;     // llama.cpp's own log to standard error
     // While resident weights are read, on the thread that loads. May be empty.

@@ -95,6 +95,7 @@ Json to_json(const RuntimeOptions &options) {
     return {{"plan", to_json(options.plan)},
             {"reader", to_json(options.reader)},
             {"read_timeout_ms", options.read_timeout.count()},
+            {"beside_bytes", options.beside_bytes},
             {"lock_memory", options.lock_memory},
             {"verbose", options.verbose}};
 }
@@ -104,6 +105,7 @@ RuntimeOptions runtime_options_from(const Json &json) {
     options.plan = plan_options_from(json.at("plan"));
     options.reader = reader_from(json.at("reader"));
     options.read_timeout = std::chrono::milliseconds(json.at("read_timeout_ms").get<int64_t>());
+    options.beside_bytes = json.at("beside_bytes");
     options.lock_memory = json.at("lock_memory");
     options.verbose = json.at("verbose");
     return options;

@@ -1,6 +1,7 @@
 #include "session/open_model.h"
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "base/error.h"
 #include "runtime/fixed_bytes.h"
 #include "session/open_model_impl.h"
@@ -8,17 +9,11 @@
 #include "common.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace larder {
-
-namespace {
-
-constexpr size_t long_text_bytes = 64 * KiB;
-
-} // namespace
 
 // What fits into the context has far fewer bytes a token; to render and tokenise more would take memory that the plan
 // does not hold.
@@ -30,6 +25,19 @@ void OpenModel::Impl::refuse_text_too_long(uint64_t bytes) const {
             fmt::format("a text of {} is more than a context of {} tokens holds", format_bytes(bytes), ctx_tokens),
             {{RemedyKind::shorter_text, "shorten it or raise -c"}});
     }
+}
+
+const Tokenizer &OpenModel::Impl::tokenizer() const {
+    if (tokenizer_made == nullptr) {
+        tokenizer_made = std::make_unique<const Tokenizer>(vocab());
+    }
+    return *tokenizer_made;
+}
+
+// The plan holds the transient memory of a common text inside the reserve; a larger reserve has room for more.
+uint64_t OpenModel::Impl::tokenise_bytes_max() const {
+    const MemoryPlan &plan = host->plan();
+    return plan.budget_bytes == 0 ? UINT64_MAX : std::max(plan.fixed.transient, plan.reserve_bytes / 4 * 3);
 }
 
 OpenModel::OpenModel(std::unique_ptr<ModelHost> host, double load_ms)
@@ -47,21 +55,19 @@ uint32_t OpenModel::ubatch_tokens() const { return impl_->host->context_spec().u
 uint32_t OpenModel::threads() const { return impl_->host->context_spec().threads; }
 uint32_t OpenModel::n_vocab() const { return static_cast<uint32_t>(llama_vocab_n_tokens(impl_->vocab())); }
 
-std::vector<Token> OpenModel::tokenize(const std::string &text, bool special) const {
-    impl_->refuse_text_too_long(text.size());
-    try {
-        std::vector<Token> tokens = common_tokenize(impl_->vocab(), text, special, special);
-        if (text.size() >= long_text_bytes) {
-            malloc_trim(0); // what this took is the reserve's
-        }
-        return tokens;
-    } catch (const std::exception &error) {
-        throw Error(ErrorKind::usage, fmt::format("the text cannot be tokenised: {}", error.what()),
-                    "give text in valid UTF-8");
-    }
+std::vector<Token> OpenModel::tokenize(const PromptText &text) const {
+    impl_->refuse_text_too_long(text.text.size());
+    TokeniseOptions options;
+    options.add_special = true;
+    options.parse_special = true;
+    options.bytes_max = impl_->tokenise_bytes_max();
+    options.tokens_max = ctx_tokens();
+    return impl_->tokenizer().tokenise(text, options);
 }
 
-std::string OpenModel::piece(Token token) const { return common_token_to_piece(impl_->vocab(), token, false); }
+std::string OpenModel::piece(Token token, bool special) const {
+    return common_token_to_piece(impl_->vocab(), token, special);
+}
 
 bool OpenModel::is_end_of_generation(Token token) const { return llama_vocab_is_eog(impl_->vocab(), token); }
 
@@ -69,26 +75,16 @@ bool OpenModel::has_chat_template() const {
     return llama_model_chat_template(impl_->host->model(), nullptr) != nullptr;
 }
 
-std::string OpenModel::render_chat(const std::vector<ChatMessage> &messages) const {
-    common_chat_templates_inputs inputs;
+PromptText OpenModel::render_chat(const std::vector<ChatMessage> &messages, bool read_control_tokens) const {
     uint64_t bytes = 0;
     for (const ChatMessage &message : messages) {
         impl_->refuse_text_too_long(bytes += message.content.size());
-        common_chat_msg converted;
-        converted.role = message.role;
-        converted.content = message.content;
-        inputs.messages.push_back(std::move(converted));
     }
-    try {
-        if (impl_->chat_templates == nullptr) { // only now: a template may be broken, and --raw needs none
-            impl_->chat_templates = common_chat_templates_init(impl_->host->model(), "");
-        }
-        return common_chat_templates_apply(impl_->chat_templates.get(), inputs).prompt;
-    } catch (const std::exception &error) {
-        throw Error(ErrorKind::model,
-                    fmt::format("the model's chat template does not take this conversation: {}", error.what()),
-                    "use --raw for no template");
-    }
+    const char *source = llama_model_chat_template(impl_->host->model(), nullptr);
+    LARDER_CHECK(source != nullptr);
+    return ChatTemplate(impl_->tokenizer(), source).render(messages, read_control_tokens, [this] {
+        return stop_requested();
+    });
 }
 
 void OpenModel::request_stop() { impl_->host->context().request_stop(); }

@@ -14,6 +14,7 @@
 #include "runtime/runtime.h"
 #include "session/figures.h"
 #include "session/model_host.h"
+#include "text/chat_template.h"
 
 #include <cstdint>
 #include <functional>
@@ -25,8 +26,6 @@
 struct llama_vocab;
 
 namespace larder {
-
-using Token = int32_t;
 
 struct OpenOptions {
     ModelSpec model;
@@ -43,11 +42,6 @@ struct PlannedRun {
     uint32_t threads = 0;
 };
 PlannedRun plan_only(const OpenOptions &options);
-
-struct ChatMessage {
-    std::string role; // "system", "user", "assistant"
-    std::string content;
-};
 
 class OpenModel {
   public:
@@ -68,15 +62,17 @@ class OpenModel {
     [[nodiscard]] uint32_t threads() const;
     [[nodiscard]] uint32_t n_vocab() const;
 
-    // With `special`, the model's own begin-of-text is added where it wants one and control tokens in the text are
-    // read.
-    [[nodiscard]] std::vector<Token> tokenize(const std::string &text, bool special) const;
-    [[nodiscard]] std::string piece(Token token) const; // bytes of a token; empty for control tokens
+    // With the model's own begin-of-text where it wants one. Control tokens are read, but where the text is literal.
+    // Throws Error(usage) for a text that is longer than the context holds, or takes more to tokenise than is planned.
+    [[nodiscard]] std::vector<Token> tokenize(const PromptText &text) const;
+    // Bytes of a token; of a control token only with `special`.
+    [[nodiscard]] std::string piece(Token token, bool special = false) const;
     [[nodiscard]] bool is_end_of_generation(Token token) const;
 
     [[nodiscard]] bool has_chat_template() const;
-    // The conversation as the model's chat template writes it, ready for the assistant's answer.
-    [[nodiscard]] std::string render_chat(const std::vector<ChatMessage> &messages) const;
+    // As ChatTemplate::render(). Empty where request_stop() ended it. Call start_text_process() before the model is
+    // loaded.
+    [[nodiscard]] PromptText render_chat(const std::vector<ChatMessage> &messages, bool read_control_tokens) const;
 
     // Any thread. Makes the session call under way return early, also where it waits for the disk, and all later ones
     // until clear_stop().

@@ -3,7 +3,6 @@
 
 #include "session/open_model.h"
 
-#include "chat.h"
 #include "llama.h"
 
 #include <atomic>
@@ -17,11 +16,13 @@ class OpenModel::Impl {
 
     [[nodiscard]] const llama_vocab *vocab() const { return llama_model_get_vocab(host->model()); }
     [[nodiscard]] llama_context *context() const { return host->context().get(); }
+    [[nodiscard]] const Tokenizer &tokenizer() const; // made when it is first needed
+    [[nodiscard]] uint64_t tokenise_bytes_max() const;
     void refuse_text_too_long(uint64_t bytes) const; // throws Error(usage)
 
     const std::unique_ptr<ModelHost> host;
     const double load_ms;
-    common_chat_templates_ptr chat_templates;
+    mutable std::unique_ptr<const Tokenizer> tokenizer_made;
 
     // Written by the thread that drives the session, read by figures() from any.
     std::atomic<uint64_t> prompt_tokens{0};

@@ -78,6 +78,10 @@ class Session::Impl {
   public:
     Impl(OpenModel::Impl &model, const SamplingOptions &sampling)
         : model_(model), params_(to_common(sampling)), spec_(model.host->context_spec()), batch_(spec_.batch_tokens) {
+        // Each sampler keeps so many tokens, and none of them is further back than the context.
+        if (params_.penalty_last_n < 0 || static_cast<uint32_t>(params_.penalty_last_n) > spec_.ctx_tokens) {
+            params_.penalty_last_n = static_cast<int32_t>(spec_.ctx_tokens);
+        }
         if (params_.ignore_eos) {
             const llama_vocab *vocab = model_.vocab();
             for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {

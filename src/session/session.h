@@ -24,12 +24,12 @@ struct SamplingOptions {
     float min_p = 0.05F;
     float typical_p = 1.0F;
     float temperature = 0.8F; // <= 0: greedy
-    int32_t repeat_last_n = 64;
+    int32_t repeat_last_n = 64; // -1, and more than the context: the context
     float repeat_penalty = 1.0F;
     float presence_penalty = 0.0F;
     float frequency_penalty = 0.0F;
     bool ignore_eos = false;
-    std::string grammar; // GBNF, empty for none
+    std::string grammar; // GBNF that check_grammar() accepts (text/grammar.h), empty for none
 };
 
 // At most one Session per OpenModel at a time; the OpenModel must outlive it.

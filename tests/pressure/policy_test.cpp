@@ -50,14 +50,13 @@ class Policy {
 };
 
 TEST(PressureBounds, AreThePlansFiguresAndOneTokensSlots) {
-    ModelLayout layout;
-    layout.size_classes = {{1000, 4096, 100, 8}, {2000, 8192, 50, 80}, {3000, 8192, 0, 0}};
+    const std::vector<SizeClass> size_classes = {{1000, 4096, 100, 8}, {2000, 8192, 50, 80}, {3000, 8192, 0, 0}};
     MemoryPlan plan;
     plan.budget_bytes = 7000;
     plan.fixed = {100, 20, 3, 4000};
     plan.reserve_bytes = 9;
     plan.slots = {60, 50, 0};
-    const PressureBounds bounds = pressure_bounds(layout, plan, 11);
+    const PressureBounds bounds = pressure_bounds(size_classes, plan, 11);
     EXPECT_EQ(bounds.fixed_bytes, 4123U);
     EXPECT_EQ(bounds.overcommitted_bytes, 11U);
     EXPECT_EQ(bounds.floor_bytes(), 8 * 4096U + 50 * 8192U);

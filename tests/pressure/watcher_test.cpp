@@ -37,6 +37,18 @@ class Resizes {
     std::vector<ArenaResize> all_;
 };
 
+// A store alone, as one model's arena is.
+class OneArena {
+  public:
+    OneArena(StoreOnSim &store, const PressureBounds &bounds) : arenas_(bounds.classes) {
+        arenas_.add(*store.operator->(), 0);
+    }
+    operator Arenas &() { return arenas_; } // NOLINT(*-explicit-*)
+
+  private:
+    Arenas arenas_;
+};
+
 TEST(Watcher, ShrinksTheStoreWhenALimitIsLoweredAndRegrowsItAfterwards) {
     FakeRoot root;
     root.join_v1("/a/b");
@@ -54,8 +66,9 @@ TEST(Watcher, ShrinksTheStoreWhenALimitIsLoweredAndRegrowsItAfterwards) {
     };
     all();
     Resizes resizes;
+    OneArena arena(store, bounds);
     PressureWatcher watcher(
-        *store.operator->(), bounds,
+        arena, bounds,
         {root.path(), std::chrono::milliseconds(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
     root.limit_v1("/a", 20 * MiB, 40 * MiB);
     const ArenaResize shrink = resizes.wait_for(1);
@@ -82,8 +95,9 @@ TEST(Watcher, RespondsWhileABatchIsAtWork) {
     const PressureBounds bounds = {64 * MiB, 30 * MiB, 4 * MiB, 0, {{12288, 20, 80}, {16384, 4, 16}}};
     Resizes resizes;
     root.holds(1 * MiB, 0);
+    OneArena arena(store, bounds);
     const PressureWatcher watcher(
-        *store.operator->(), bounds,
+        arena, bounds,
         {root.path(), std::chrono::milliseconds(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
     store->begin(store.slices(0, Projection::up, {1}), {}, true);
     root.holds(65 * MiB, 0); // above the budget
@@ -104,8 +118,9 @@ TEST(Watcher, LooksAtOnceWhenAGroupRunsIntoItsLimit) {
     StoreOnSim store(make_layout(4, 8, 2), {80, 16});
     const PressureBounds bounds = {64 * MiB, 30 * MiB, 4 * MiB, 0, {{12288, 20, 80}, {16384, 4, 16}}};
     Resizes resizes;
+    OneArena arena(store, bounds);
     const PressureWatcher watcher(
-        *store.operator->(), bounds,
+        arena, bounds,
         {root.path(), std::chrono::hours(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
     for (uint64_t used = 41; used < 5000 && resizes.count() == 0; used++) { // a neighbour takes more and more
         root.limit_v1("/a", 64 * MiB, used * MiB);
@@ -117,8 +132,9 @@ TEST(Watcher, LooksAtOnceWhenAGroupRunsIntoItsLimit) {
 TEST(Watcher, EndsAtOnceHoweverLongItsInterval) {
     const FakeRoot root;
     StoreOnSim store(make_layout(1, 8, 2), {8, 4});
-    const PressureWatcher watcher(*store.operator->(), {64 * MiB, 0, 0, 0, {{12288, 8, 8}, {16384, 4, 4}}},
-                                  {root.path(), std::chrono::hours(1), {}});
+    const PressureBounds bounds = {64 * MiB, 0, 0, 0, {{12288, 8, 8}, {16384, 4, 4}}};
+    OneArena arena(store, bounds);
+    const PressureWatcher watcher(arena, bounds, {root.path(), std::chrono::hours(1), {}});
 }
 
 } // namespace

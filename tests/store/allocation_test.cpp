@@ -34,7 +34,6 @@ class InstantReader : public Reader {
     }
     void wake() noexcept override {}
     [[nodiscard]] size_t in_flight() const override { return pending_.size(); }
-    void wake() noexcept override {}
     [[nodiscard]] const ReaderInfo &info() const override { return info_; }
     [[nodiscard]] FileIdentity identity(uint32_t) const override { return {}; }
 

@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/console/output_files.h"
 #include "cli/console/signals.h"
-#include "cli/console/stats_file.h"
+#include "cli/console/write_file.h"
 #include "cli/console/terminal.h"
 #include "cli/flags/numbers.h"
 #include "lab/probe/probe.h"
@@ -25,7 +25,6 @@ namespace larder {
 
 namespace {
 
-constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
 
 std::vector<BenchTest> tests_of(const BenchFlags &flags) {
     if (flags.n_prompt_gen.size() % 2 != 0) {

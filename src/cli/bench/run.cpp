@@ -86,7 +86,7 @@ BenchRun::BenchRun(OpenModel &model, const BenchTest &test, const BenchInput &in
     : model_(model), test_(test), input_(input),
       in_arena_(model.residency() == "arena") {
     if (!input.text.empty()) {
-        text_ = model.tokenize(input.text, true);
+        text_ = model.tokenize({input.text, {}});
     }
 }
 

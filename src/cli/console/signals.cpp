@@ -17,8 +17,6 @@ namespace larder {
 
 namespace {
 
-constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
-
 void wake(const UniqueFd &event) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(event.get(), &one, sizeof one);
@@ -79,6 +77,8 @@ void Signals::run() {
             if (write_stats_) {
                 write_stats_();
             }
+        } else if (stopping_.exchange(true)) { // the second one
+            std::_Exit(exit_interrupted);
         } else if (info.ssi_signo == SIGINT) {
             on_interrupt();
         } else {
@@ -88,9 +88,6 @@ void Signals::run() {
 }
 
 void Signals::on_interrupt() {
-    if (stopping_.exchange(true)) {
-        std::_Exit(exit_interrupted);
-    }
     if (!answering_) {
         on_terminate();
         return;
@@ -112,31 +109,53 @@ void Signals::on_terminate() {
     }
 }
 
-bool Signals::read_line(std::string &line) {
-    for (;;) {
-        const size_t newline = input_.find('\n');
-        if (newline != std::string::npos) {
-            line = input_.substr(0, newline);
-            input_.erase(0, newline + 1);
-            return !quit_;
-        }
+// Appends what there is to input_, after waiting for it.
+bool Signals::read_input() {
+    while (!quit_ && !input_ended_) {
         std::array<pollfd, 2> fds = {{{STDIN_FILENO, POLLIN, 0}, {wake_input_.get(), POLLIN, 0}}};
         if (poll(fds.data(), fds.size(), -1) < 0 && errno != EINTR) {
             return false;
         }
-        if (quit_) {
-            return false;
-        }
-        if (fds[0].revents == 0) {
+        if (quit_ || fds[0].revents == 0) {
             continue;
         }
-        std::array<char, 4096> buffer{};
+        std::array<char, 65536> buffer{};
         const ssize_t n = read(STDIN_FILENO, buffer.data(), buffer.size());
-        if (n <= 0) { // a last line may lack its newline
-            line = std::exchange(input_, {});
-            return n == 0 && !line.empty();
+        if (n > 0) {
+            input_.append(buffer.data(), static_cast<size_t>(n));
+            return true;
         }
-        input_.append(buffer.data(), static_cast<size_t>(n));
+        input_ended_ = n == 0 || errno != EINTR;
+    }
+    return false;
+}
+
+Signals::Line Signals::read_line(std::string &line, uint64_t bytes_max) {
+    constexpr uint64_t skipped_bytes_max = uint64_t{1} << 30U; // then the line has no end: /dev/zero, say
+    line.clear();
+    uint64_t skipped = 0;
+    for (size_t searched = 0;;) {
+        const size_t newline = input_.find('\n', searched);
+        const bool ends = newline != std::string::npos;
+        const size_t length = ends ? newline : input_.size();
+        if (skipped + length <= bytes_max) {
+            line.assign(input_, 0, ends ? length : 0);
+            searched = length;
+        } else {
+            skipped += length;
+            searched = 0;
+        }
+        if (ends || skipped > 0) {
+            input_.erase(0, ends ? length + 1 : length);
+        }
+        input_ended_ = input_ended_ || skipped > skipped_bytes_max;
+        if (ends || !read_input()) {
+            if (!ends && skipped == 0) { // a last line may lack its newline
+                line = std::exchange(input_, {});
+            }
+            const bool nothing = !ends && skipped == 0 && line.empty();
+            return quit_ || nothing ? Line::end : skipped > 0 ? Line::too_long : Line::text;
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //
 //   Ctrl-C while an answer is being made   stops the answer
 //   Ctrl-C otherwise, and SIGTERM          ends the program, in order
-//   Ctrl-C again before that happened      ends it at once
+//   either again before that happened      ends it at once
 //   SIGUSR2                                writes the stats file
 //
 // Make one before any other thread: it blocks the signals for all threads made later.
@@ -11,12 +11,16 @@
 #include "base/unique_fd.h"
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
 
 namespace larder {
+
+// The exit code of what a signal has ended: 128 + SIGINT, as shells report it.
+inline constexpr int exit_interrupted = 130;
 
 class Signals {
   public:
@@ -35,10 +39,13 @@ class Signals {
 
     [[nodiscard]] bool quit_requested() const { return quit_; }
 
-    // One line of standard input without its newline. False at its end, or when the program shall end.
-    bool read_line(std::string &line);
+    enum class Line { text, too_long, end };
+    // One line of standard input without its newline. A line of more than `bytes_max` is skipped, and `line` is empty.
+    // `end`: of the input, of a line that does not end, or the program shall end.
+    Line read_line(std::string &line, uint64_t bytes_max);
 
   private:
+    bool read_input(); // false: there is no more
     void run();
     void on_interrupt();
     void on_terminate();
@@ -53,6 +60,7 @@ class Signals {
     std::function<void()> stop_answer_; // guarded by handlers_mutex_
     std::function<void()> write_stats_; // guarded by handlers_mutex_
     std::string input_;                 // read but not yet handed out
+    bool input_ended_ = false;
     std::thread thread_;
 };
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/flags/numbers.h"
 #include "machine/machine.h"
+#include "text/text_process.h"
 
 #include <fmt/format.h>
 
@@ -152,6 +153,7 @@ Budget parse_budget(const std::string &text) {
 OpenOptions with_budget(const OpenOptions &options, const Budget &budget) {
     OpenOptions with = options;
     with.runtime.plan.budget_bytes = budget.bytes;
+    with.runtime.beside_bytes = text_process_bytes;
     return with;
 }
 

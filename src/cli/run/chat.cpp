@@ -1,6 +1,8 @@
 #include "cli/run/chat.h"
 
+#include "base/bytes.h"
 #include "cli/console/terminal.h"
+#include "runtime/fixed_bytes.h"
 
 #include <unistd.h>
 
@@ -25,7 +27,7 @@ class Chat {
     int operator()() {
         for (std::string line; next_line(line);) {
             if (line == "/exit") {
-                break;
+                return code_;
             }
             if (line == "/clear") {
                 clear();
@@ -38,14 +40,28 @@ class Chat {
 
   private:
     bool next_line(std::string &line) {
-        if (terminal_) {
-            say("> ");
+        // Longer ones do not fit into the context.
+        const uint64_t bytes_max = uint64_t{text_bytes_per_token} * model_.ctx_tokens();
+        while (!signals_.quit_requested()) {
+            if (terminal_) {
+                say("> ");
+            }
+            switch (signals_.read_line(line, bytes_max)) {
+            case Signals::Line::text:
+                return true;
+            case Signals::Line::too_long:
+                say("error: a message has more than {}; shorten it or raise -c\n", format_bytes(bytes_max));
+                code_ = exit_code(ErrorKind::usage);
+                continue;
+            case Signals::Line::end:
+                break;
+            }
+            break;
         }
-        const bool more = !signals_.quit_requested() && signals_.read_line(line);
-        if (!more && terminal_) {
+        if (terminal_) {
             say("\n");
         }
-        return more;
+        return false;
     }
 
     void clear() {
@@ -62,12 +78,15 @@ class Chat {
         try {
             if (templated_) {
                 messages_.push_back({"user", line});
-                messages_.push_back({"assistant", answerer_.answer(model_.render_chat(messages_))});
+                messages_.push_back({"assistant", answerer_.answer(messages_)});
             } else {
                 text_ += line;
-                text_ += answerer_.answer(text_);
+                text_ += answerer_.continuation(text_);
             }
             print_now("\n");
+            if (signals_.quit_requested()) { // it was cut short
+                code_ = exit_interrupted;
+            }
         } catch (const Error &error) { // this answer failed; the conversation before it stands
             signals_.answer_ends();
             messages_.resize(messages_before);

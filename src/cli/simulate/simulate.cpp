@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/console/output_files.h"
 #include "cli/console/signals.h"
-#include "cli/console/stats_file.h"
+#include "cli/console/write_file.h"
 #include "cli/console/terminal.h"
 #include "cli/simulate/report.h"
 #include "lab/replay/replay.h"

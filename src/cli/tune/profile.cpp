@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
-#include "cli/console/stats_file.h"
+#include "cli/console/write_file.h"
 #include "machine/cpus.h"
 #include "plan/plan.h"
 
@@ -12,11 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -31,29 +29,6 @@ constexpr uint64_t profile_bytes_max = 64 * KiB;
 constexpr uint32_t threads_max = 512;
 constexpr uint32_t io_depth_max = 1024;
 constexpr uint32_t ubatch_tokens_max = 65536;
-
-std::filesystem::path profile_folder() {
-    const char *const cache = std::getenv("XDG_CACHE_HOME");
-    if (cache != nullptr && *cache == '/') {
-        return std::filesystem::path(cache) / "larder" / "profiles";
-    }
-    const char *const home = std::getenv("HOME");
-    return std::filesystem::path(home != nullptr && *home != '\0' ? home : "/tmp") / ".cache" / "larder" / "profiles";
-}
-
-// "2G" and "2048M" are one budget; a share of what the machine gives stays one, whatever it gives.
-std::string budget_key(const Budget &budget) {
-    return !budget.bytes || budget.text.ends_with('%') ? budget.text : std::to_string(*budget.bytes);
-}
-
-std::string key_of(const ModelLayout &layout, const Budget &budget) {
-    std::string facts =
-        fmt::format("{}\n{}\n{}\n{}\n", layout.architecture, layout.name, layout.total_bytes, budget_key(budget));
-    for (const TensorInfo &tensor : layout.tensors) {
-        facts += fmt::format("{} {} {}\n", tensor.name, tensor.type, tensor.extent.bytes);
-    }
-    return fmt::format("{:016x}", XXH3_64bits(facts.data(), facts.size()));
-}
 
 Error no_profile(const std::string &path, const std::string &why) {
     return {ErrorKind::io, fmt::format("{} is no profile of larder tune: {}", path, why),
@@ -128,43 +103,9 @@ struct ProfileReader {
     }
 };
 
-// Why ubatch and arena are not for these options; empty if they are.
-std::string memory_mismatch(const TuneProfile &profile, uint32_t ctx_tokens, const OpenOptions &options) {
-    if (ctx_tokens > profile.ctx_tokens) {
-        return fmt::format("with -c {}", profile.ctx_tokens);
-    }
-    for (const auto &[flag, value] : memory_flags(options)) {
-        const auto tuned = profile.memory.find(flag);
-        if (tuned == profile.memory.end() || tuned->second != value) {
-            return fmt::format("with another {}", flag);
-        }
-    }
-    return {};
-}
-
 } // namespace
 
-MemoryFlags memory_flags(const OpenOptions &options) {
-    const ContextSpec &context = options.model.context;
-    const std::optional<uint64_t> &reserve = options.runtime.plan.reserve_bytes;
-    return {{"-np", std::to_string(context.sequences)},
-            {"-ctk", context.cache_type_k},
-            {"-ctv", context.cache_type_v},
-            {"-fa", std::string(to_string(context.flash_attention))},
-            {"--kernels", options.model.kernels ? std::string(to_string(*options.model.kernels)) : "auto"},
-            {"--reserve", reserve ? std::to_string(*reserve) : "default"}};
-}
-
 uint32_t usable_processors() { return usable_cpus().processors; }
-
-bool any_profile() {
-    std::error_code error;
-    return !std::filesystem::is_empty(profile_folder(), error) && !error;
-}
-
-std::string profile_path(const ModelLayout &layout, const Budget &budget) {
-    return (profile_folder() / (key_of(layout, budget) + ".json")).string();
-}
 
 void check_profile_writable(const std::string &path) {
     std::error_code error; // said by what finds no folder then
@@ -217,39 +158,6 @@ std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayo
         throw no_profile(path, "its arena_bytes do not hold one token's experts");
     }
     return profile.processors == usable_processors() ? std::optional(profile) : std::nullopt;
-}
-
-AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path, uint32_t ctx_tokens,
-                             OpenOptions &options) {
-    ContextSpec &context = options.model.context;
-    RuntimeOptions &runtime = options.runtime;
-    const std::string mismatch = memory_mismatch(profile, ctx_tokens, options);
-    const bool open_ubatch = context.ubatch_tokens == 0;
-    const bool open_arena = !runtime.plan.arena_bytes && profile.tuning.arena_bytes > 0;
-    std::string told;
-    const auto tell = [&told](const std::string &what) { told += (told.empty() ? "" : ", ") + what; };
-    if (context.threads == 0) {
-        context.threads = profile.tuning.threads;
-        tell(fmt::format("threads {}", context.threads));
-    }
-    if (open_ubatch && mismatch.empty()) {
-        context.ubatch_tokens = profile.tuning.ubatch_tokens;
-        tell(fmt::format("ubatch {}", context.ubatch_tokens));
-    }
-    if (open_arena && mismatch.empty()) {
-        runtime.plan.arena_bytes = profile.tuning.arena_bytes;
-        tell(fmt::format("arena at most {}", format_bytes(profile.tuning.arena_bytes)));
-    }
-    if (runtime.reader.depth == 0) {
-        runtime.reader.depth = profile.tuning.io_depth;
-        tell(fmt::format("read depth {}", runtime.reader.depth));
-    }
-    const bool any = !told.empty();
-    told += any ? ", as larder tune found" : "";
-    if (!mismatch.empty() && (open_ubatch || open_arena)) {
-        told += fmt::format("{}its ubatch and arena are not used, as they were found {}", any ? "; " : "", mismatch);
-    }
-    return {any, told.empty() ? told : fmt::format("{} ({}; --no-profile for none)", told, path)};
 }
 
 } // namespace larder

@@ -29,9 +29,10 @@ struct TuneProfile {
     std::string ram;         // as given to tune; empty: what the machine could give
 };
 
-// Whether there is a profile of any model.
+// Whether there is a profile of any model where this user has them.
 bool any_profile();
-// Where the profile of a model under a budget lies, whether it exists or not.
+// Where the profile of a model under a budget lies, whether it exists or not. Throws Error(io) for a user without a
+// home.
 std::string profile_path(const ModelLayout &layout, const Budget &budget);
 
 // Makes the folder of the profile. Throws Error(io) if write_profile() would; whatever is there stays as it is.
@@ -44,7 +45,7 @@ std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayo
 
 struct AppliedProfile {
     bool any = false; // something was filled in
-    std::string told; // what to tell the user; may be empty
+    std::string note; // for the user; may be empty
 };
 // Fills in what the user left open of `options`. Ubatch and arena are left out where memory is shared out otherwise
 // than in the trials: with a longer context (`ctx_tokens` is the one to be) or other memory flags.

@@ -25,7 +25,6 @@ namespace larder {
 namespace {
 
 constexpr int64_t tokens_max = 1 << 24;
-constexpr int exit_interrupted = 130; // 128 + SIGINT, as shells say it
 
 struct TuneFlags {
     BenchFlags bench; // its options are where the search begins

@@ -66,6 +66,9 @@ float LogitsReference::error_of(Token token, std::span<const float> logits) {
     float largest = 0;
     float farthest = 0;
     for (size_t i = 0; i < logits.size(); i++) {
+        if (std::isnan(logits[i]) != std::isnan(logits_[i])) {
+            return far;
+        }
         largest = std::max(largest, std::abs(logits_[i]));
         farthest = std::max(farthest, std::abs(logits_[i] - logits[i]));
     }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 
@@ -60,6 +61,8 @@ Json evidence(const std::string &model_path, const std::string &against,
         } else {
             run["equal"] = !row.difference.has_value();
         }
+        run["nan_positions"] =
+            std::ranges::count_if(row.run.rows, [](const LogitsRow &logits) { return logits.n_nan > 0; });
         if (row.difference) {
             run["first_difference_position"] = *row.difference;
         }

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <memory>
 #include <span>
@@ -28,6 +29,10 @@ VerifyJob job_from(const Json &json) {
             json.at("n_predict"),               json.at("write_logits"), json.at("reference")};
 }
 
+// JSON has no NaN and no infinity.
+Json number_or_null(float number) { return std::isfinite(number) ? Json(number) : Json(); }
+float number_from(const Json &json) { return json.is_null() ? std::nanf("") : json.get<float>(); }
+
 int32_t top_of(std::span<const float> logits) {
     return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
@@ -41,7 +46,8 @@ void write_row(uint32_t position, Token token, std::span<const float> logits, Lo
                  {"token", token},
                  {"digest", fmt::format("{:016x}{:016x}", hash.high64, hash.low64)},
                  {"top", top},
-                 {"top_logit", logits[static_cast<size_t>(top)]},
+                 {"top_logit", number_or_null(logits[static_cast<size_t>(top)])},
+                 {"n_nan", std::ranges::count_if(logits, [](float logit) { return std::isnan(logit); })},
                  {"error", reference.error_of(token, logits)}});
 }
 
@@ -56,7 +62,7 @@ void verify_task(const Json &json) {
     SamplingOptions greedy;
     greedy.temperature = 0;
     Session session(*model, greedy);
-    const std::vector<Token> prompt = model->tokenize(job.prompt, true);
+    const std::vector<Token> prompt = model->tokenize({job.prompt, {}});
     LogitsWriter written(job.write_logits);
     LogitsReference reference(job.reference);
     Token next = 0;
@@ -86,8 +92,8 @@ VerifyRun run_verify_worker(const std::string &name, const VerifyJob &job) {
             continue;
         }
         const Json &row = told->at("row");
-        run.rows.push_back({row.at("position"), row.at("token"), row.at("digest"), row.at("top"), row.at("top_logit"),
-                             row.at("error")});
+        run.rows.push_back({row.at("position"), row.at("token"), row.at("digest"), row.at("top"),
+                             number_from(row.at("top_logit")), row.at("n_nan"), row.at("error")});
     }
     const WorkerEnd end = worker.wait();
     if (end.exit_code == 128 + SIGKILL && job.stock) {

@@ -26,6 +26,7 @@ struct LogitsRow {
     std::string digest; // XXH3-128 of n_vocab floats
     int32_t top = 0;    // token of the largest logit
     float top_logit = 0;
+    uint32_t n_nan = 0; // logits that are no number
     float error = 0; // with a reference: of the logit that is farthest from it, as a part of the reference's largest
 };
 

@@ -4,7 +4,8 @@
 #include "base/unique_fd.h"
 #include "cli/command.h"
 #include "cli/console/output_files.h"
-#include "cli/console/stats_file.h"
+#include "cli/console/write_file.h"
+#include "cli/console/terminal.h"
 #include "cli/console/text_file.h"
 #include "cli/flags/model_flags.h"
 #include "cli/flags/numbers.h"
@@ -57,22 +58,22 @@ std::optional<size_t> first_difference(const std::vector<LogitsRow> &a, const st
     return a.size() == b.size() ? std::nullopt : std::optional(n);
 }
 
-// All logits of stock's, for the runs that have no twin to compare with them. Gone at the end.
+// All logits of stock's, for the runs that have no twin to compare with them. The file has no name, so that the kernel
+// removes it however this process ends; the workers open it through the descriptor of this one.
 class TemporaryFile {
   public:
-    TemporaryFile() : path_((std::filesystem::temp_directory_path() / "larder-verify-XXXXXX").string()) {
-        const UniqueFd fd(::mkstemp(path_.data()));
-        if (!fd.valid()) {
-            throw Error::from_errno(errno, path_);
+    TemporaryFile() {
+        std::string name = (std::filesystem::temp_directory_path() / "larder-verify-XXXXXX").string();
+        fd_ = UniqueFd(::mkstemp(name.data()));
+        if (!fd_.valid()) {
+            throw Error::from_errno(errno, fmt::format("cannot make the file {}", name), "set TMPDIR to another folder");
         }
+        ::unlink(name.c_str());
     }
-    ~TemporaryFile() { ::unlink(path_.c_str()); }
-    TemporaryFile(const TemporaryFile &) = delete;
-    TemporaryFile &operator=(const TemporaryFile &) = delete;
-    [[nodiscard]] const std::string &path() const { return path_; }
+    [[nodiscard]] std::string path() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), fd_.get()); }
 
   private:
-    std::string path_;
+    UniqueFd fd_;
 };
 
 double mean_error(const VerifyRun &run) {
@@ -191,6 +192,17 @@ std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<Budg
     return rows;
 }
 
+// A model whose weights are damaged gives logits that are equal, and no numbers.
+void warn_of_nan(const VerifyRun &stock) {
+    const auto n = std::ranges::count_if(stock.rows, [](const LogitsRow &row) { return row.n_nan > 0; });
+    if (n > 0) {
+        const auto first = std::ranges::find_if(stock.rows, [](const LogitsRow &row) { return row.n_nan > 0; });
+        say("warning: stock llama.cpp's logits hold NaN in {} of {} positions, from position {} on: weights of the model "
+            "may be damaged\n",
+            n, stock.rows.size(), first->position);
+    }
+}
+
 void throw_if_different(const Row &row) {
     if (row.difference) {
         throw Error(ErrorKind::differs,
@@ -234,6 +246,7 @@ int verify(VerifyFlags &flags) {
                    "--out");
         fmt::print("evidence written to {}\n", flags.out);
     }
+    warn_of_nan(stocks.front().run);
     std::ranges::for_each(rows, throw_if_different);
     return 0;
 }
