@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/console/terminal.h"
 #include "cli/flags/short_names.h"
+#include "cli/flags/suggestion.h"
 #include "cli/worker/task.h"
 #include "machine/out_of_memory.h"
 #include "machine/process.h"
@@ -26,10 +27,20 @@ int report(const larder::Error &error) {
 
 // What was wrong with the command line, in the words of every other error.
 int report(const CLI::ParseError &error, const CLI::App &app, const std::vector<std::string> &arguments) {
+    constexpr size_t quoted = larder::quoted_characters_max;
     const std::vector<CLI::App *> chosen = app.get_subcommands();
     if (chosen.empty() && !arguments.empty() && !arguments.front().starts_with('-')) {
-        return report(
-            {larder::ErrorKind::usage, fmt::format("'{}' is not a command", arguments.front()), "see larder --help"});
+        return report({larder::ErrorKind::usage,
+                       fmt::format("'{}' is not a command", larder::printable(arguments.front(), quoted)),
+                       larder::command_suggestion(app, arguments.front()) + "see larder --help"});
+    }
+    const std::vector<std::string> left = chosen.empty() ? app.remaining() : chosen.front()->remaining();
+    if (!left.empty() && left.front().starts_with('-')) {
+        const CLI::App &command = chosen.empty() ? app : *chosen.front();
+        const std::string name = chosen.empty() ? "larder" : "larder " + command.get_name();
+        return report({larder::ErrorKind::usage,
+                       fmt::format("{}: {} has no such flag", larder::printable(left.front(), quoted), name),
+                       fmt::format("{}see {} --help", larder::flag_suggestion(command, left.front()), name)});
     }
     return report({larder::ErrorKind::usage, error.what(),
                    fmt::format("see larder{} --help", chosen.empty() ? "" : " " + chosen.front()->get_name())});

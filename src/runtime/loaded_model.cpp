@@ -104,14 +104,16 @@ std::optional<Error> LoadedModel::Impl::changed_file() {
     for (uint32_t file = 0; file < layout.files.size(); file++) {
         const FileIdentity now = reader->identity(file);
         if (may_hold_other_bytes(identities_[file], now)) {
-            return Error(ErrorKind::io,
-                         fmt::format("{} was replaced or written to since its metadata were read",
-                                     layout.files[file]),
-                         "leave the file alone while larder runs, and start again");
+            return file_changed(layout.files[file]);
         }
         identities_[file] = now;
     }
     return std::nullopt;
+}
+
+Error file_changed(const std::string &path) {
+    return {ErrorKind::io, fmt::format("{} was replaced or written to since its metadata were read", path),
+            "do not change the file while larder runs; start again"};
 }
 
 void LoadedModel::Impl::begin_step(const AttachedContext::Impl &context, UnreadTokens &unread) {

@@ -17,6 +17,9 @@
 
 namespace larder {
 
+// A file of a model is not what it was when its layout was read.
+Error file_changed(const std::string &path);
+
 class LoadedModel::Impl {
   public:
     // Reads the weights of `layout`, whose metadata must be there. All references must outlive this.

@@ -198,19 +198,31 @@ class Session::Impl {
         const auto begin = Clock::now();
         const StepResult result = model_.host->context().step(batch);
         take_over(result, tokens);
-        StepObserver *observer = model_.host->observer();
-        if (observer != nullptr && result.end != StepEnd::done) {
-            observer->step_failed();
-        }
-        model_.host->step_ended(static_cast<uint32_t>(tokens.size()));
         last_ms_ = ms_since(begin);
+        const bool whole = result.end == StepEnd::done && !result.error;
+        report_step(static_cast<uint32_t>(tokens.size()), whole, decoding);
         if (result.error) {
             throw Error(*result.error);
         }
-        if (result.end == StepEnd::done && observer != nullptr) {
-            observer->step_done(decoding);
+        return whole;
+    }
+
+    // To the host and the observer, whose errors are thrown. What is cached is known by then.
+    void report_step(uint32_t n_token, bool whole, bool decoding) {
+        StepObserver *observer = model_.host->observer();
+        try {
+            model_.host->step_ended(n_token);
+        } catch (const Error &) {
+            if (observer != nullptr) {
+                observer->step_failed();
+            }
+            throw;
         }
-        return result.end == StepEnd::done;
+        if (observer != nullptr && whole) {
+            observer->step_done(decoding);
+        } else if (observer != nullptr) {
+            observer->step_failed();
+        }
     }
 
     void take_over(const StepResult &result, std::span<const Token> tokens) {

@@ -46,11 +46,19 @@ std::string text_of(const llama_vocab *vocab, Token token) {
     return token == LLAMA_TOKEN_NULL ? "" : common_token_to_piece(vocab, token, true);
 }
 
+// llama.cpp's explanation has several lines, with a picture of the place in the template between them.
+std::string reason_in(const std::string &text) {
+    constexpr std::string_view before = "Error: ";
+    const size_t at = text.rfind(before);
+    const std::string reason = at == std::string::npos ? text : text.substr(at + before.size());
+    return printable(reason.substr(0, reason.find('\n')), 4 * quoted_characters_max);
+}
+
 Error failed(const JobResult &result, const JobLimits &limits) {
     std::string how;
     switch (result.end) {
     case JobEnd::refused:
-        how = fmt::format("does not take this conversation: {}", printable(result.text, 400));
+        how = fmt::format("does not take this conversation: {}", reason_in(result.text));
         break;
     case JobEnd::memory:
         how = fmt::format("takes more than {} of memory", format_bytes(limits.memory_bytes));

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <stdexcept>
 
 namespace larder {
@@ -109,6 +110,9 @@ std::string try_out_job(const std::string &text) {
     const std::string written = written_by([&] { parsed = parser.parse(text.c_str()); });
     if (!parsed && written.find(needs_vocabulary) != std::string::npos) {
         return "0";
+    }
+    if (!parsed && written.find("bad_alloc") != std::string::npos) { // the parser catches all that is thrown
+        throw std::bad_alloc();
     }
     if (!parsed || parser.rules.empty()) {
         throw std::runtime_error(parsed ? "it has no rules" : reason_in(written));

@@ -85,7 +85,7 @@ TEST_F(BadInput, WrongFlagsExitWithTwo) {
     refused({"run", "-m", model, "--no-such-flag"}, 2, "--no-such-flag");
     refused({"run", "-p", "x"}, 2, "see larder run --help");
     refused({"fly"}, 2, "'fly' is not a command");
-    refused({"run", "-m", model, "-nkvo", "99"}, 2, "-nkvo: larder has no such flag"); // not -n kvo
+    refused({"run", "-m", model, "-nkvo", "99"}, 2, "-nkvo: larder run has no such flag"); // not -n kvo
     refused({"run", "-m", model, "--ram", "8"}, 2, "give the unit, like 8G");
     refused({"run", "-m", model, "-p", ""}, 2, "the prompt is empty");
     refused({"run", "-m", model, "-p", "x", "-f", "y"}, 2, "--file");

@@ -107,7 +107,7 @@ class Architectures : public testing::TestWithParam<TinyModel> {
         EXPECT_EQ(first_different_row(theirs, ours, larder->n_vocab()), SIZE_MAX);
         if (!larder->layout().expert_tensors.empty()) {
             EXPECT_LT(larder->plan().arena_bytes, larder->layout().routed_bytes / 2);
-            evictions_ += larder->stats().store.evictions;
+            evictions_ += larder->figures().store.evictions;
         }
     }
 

@@ -1,7 +1,7 @@
 // compare.h — larder's logits beside stock llama.cpp's, in one process.
 #pragma once
 
-#include "session/session.h"
+#include "support/model_fixture.h"
 
 #include <cstddef>
 #include <cstdint>

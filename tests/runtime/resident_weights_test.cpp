@@ -17,6 +17,8 @@
 namespace larder::test {
 namespace {
 
+constexpr std::chrono::milliseconds no_timeout{0};
+
 struct Place {
     uint64_t gap = 0; // bytes of something else before it
     uint64_t bytes = 0;
@@ -56,7 +58,7 @@ class Weights {
     void load() {
         ResidentWeights weights(layout, disk);
         add_all(weights);
-        weights.load({});
+        weights.load({}, no_timeout);
     }
     [[nodiscard]] bool in_place(size_t i) const {
         const Extent &extent = layout.tensors[i].extent;
@@ -151,7 +153,7 @@ TEST_P(Loading, TellsItsProgressUpToTheEnd) {
         EXPECT_LE(done, total);
         before = done;
         of = total;
-    });
+    }, no_timeout);
     EXPECT_EQ(before, of);
     EXPECT_EQ(of, weights.bytes_read());
 }
@@ -195,7 +197,7 @@ TEST(ResidentWeights, LeaveNothingInFlightWhereTheirProgressThrows) {
     ResidentWeights resident(weights.layout, weights.disk);
     weights.add_all(resident);
     const auto stop = [](uint64_t, uint64_t) { throw Error(ErrorKind::engine, "stopped"); };
-    EXPECT_STREQ(error_of([&] { resident.load(stop); }).what(), "stopped");
+    EXPECT_STREQ(error_of([&] { resident.load(stop, no_timeout); }).what(), "stopped");
     EXPECT_EQ(weights.disk.in_flight(), 0U);
 }
 
@@ -211,7 +213,7 @@ TEST(ResidentWeights, TakeNoWakeForTheEndOfTheirReads) {
         weights.disk.wake();
         weights.disk.resume();
     });
-    resident.load({});
+    resident.load({}, no_timeout);
     other.join();
     EXPECT_TRUE(weights.all_in_place());
 }
@@ -249,14 +251,14 @@ TEST(ResidentWeights, MayHaveFewerDimensionsInTheFileThanInTheModel) {
     ggml_backend_tensor_alloc(weights.tensors[0]->buffer, reshaped, weights.tensors[0]->data);
     ResidentWeights resident(weights.layout, weights.disk);
     resident.add(reshaped);
-    resident.load({});
+    resident.load({}, no_timeout);
     EXPECT_TRUE(weights.in_place(0));
 }
 
 TEST(ResidentWeights, OfNoneAreLoadedAtOnce) {
     const ModelLayout layout;
     SimReader disk;
-    ResidentWeights(layout, disk).load({});
+    ResidentWeights(layout, disk).load({}, no_timeout);
     EXPECT_EQ(disk.request_count(), 0U);
 }
 

@@ -1,5 +1,6 @@
 // No model that llama.cpp runs is refused for its metadata: of every architecture and every quantisation that
 // larder-make-model knows.
+#include "base/error.h"
 #include "layout/layout.h"
 #include "support/process.h"
 #include "support/scratch.h"

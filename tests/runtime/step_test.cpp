@@ -20,7 +20,7 @@ constexpr uint32_t n_prompt = 6;
 
 // A context of several sequences on a model whose arena holds one token's experts.
 class Steps : public testing::Test {
-  protected:
+  public:
     ~Steps() override { read_faults().clear(); }
 
     static TestOptions options(const SmallModel &model, Residency residency) {

@@ -1,8 +1,9 @@
 // How much of the disk a prefill reads, against the routes it recorded: no slice twice, whatever the arena's size.
 #include "support/model_fixture.h"
 
-#include "layout/layout.h"
+#include "lab/recorder/recorder.h"
 #include "lab/trace/trace.h"
+#include "layout/layout.h"
 
 #include <set>
 #include <utility>
@@ -46,14 +47,16 @@ TEST_P(PrefillReads, EachDistinctSliceOnceInAnArenaOfThisPercentOfALayersExperts
     TestOptions options = model.options();
     options.model.context.batch_tokens = 64;
     options.model.context.ubatch_tokens = 64;
-    options.trace_path = model.path() + ".trace";
+    const std::string trace = model.path() + ".trace";
+    RouteRecorder recorder(trace);
+    options.model.observer = &recorder;
     options.runtime.plan.arena_bytes = layout.routed_bytes / layout.n_layer * static_cast<uint64_t>(GetParam()) / 100;
     const std::unique_ptr<OpenModel> engine = open_as(options);
     Session session(*engine, greedy());
     session.prefill(some_tokens(64, engine->n_vocab()));
-    engine->close_trace();
+    recorder.close();
 
-    const Touched touched = touched_by(read_trace(options.trace_path), layout);
+    const Touched touched = touched_by(read_trace(trace), layout);
     const StoreStats stats = engine->figures().store;
     EXPECT_GT(touched.n_slice, layout.n_slice / 2) << "the prompt needs most experts of a layer";
     EXPECT_GT(stats.evictions, 0U);

@@ -83,7 +83,7 @@ TEST(Stats, OfTheFileAreThoseOfTheEngine) {
     Session session(*engine, greedy());
     ASSERT_TRUE(session.prefill(some_tokens(3, engine->n_vocab())));
     const RunFigures stats = engine->figures();
-    const auto json = nlohmann::json::parse(stats_json(*engine));
+    const auto json = stats_json(*engine);
     EXPECT_EQ(json.at("model"), attention_model().path());
     EXPECT_EQ(json.at("prompt_tokens"), 3);
     EXPECT_EQ(json.at("expert_hits"), stats.store.expert_hits);

@@ -1,6 +1,7 @@
-// The routes an engine records.
+// The routes that a RouteRecorder writes.
 #include "support/model_fixture.h"
 
+#include "lab/recorder/recorder.h"
 #include "lab/trace/trace.h"
 
 #include <filesystem>
@@ -15,7 +16,8 @@ class Traces : public testing::Test {
     // Runs a prompt in ubatches of 8 and decodes `n_decode` tokens; returns what was recorded.
     RoutingTrace record(size_t n_prompt, size_t n_decode) {
         TestOptions options = model_.options();
-        options.trace_path = path();
+        RouteRecorder recorder(path());
+        options.model.observer = &recorder;
         options.model.context.ubatch_tokens = 8;
         const std::unique_ptr<OpenModel> engine = open_as(options);
         Session session(*engine, greedy());
@@ -23,7 +25,7 @@ class Traces : public testing::Test {
         for (size_t i = 0; i < n_decode; i++) {
             session.decode(session.sample());
         }
-        engine->close_trace();
+        recorder.close();
         return read_trace(path());
     }
     [[nodiscard]] std::string path() const { return model_.path() + ".trace"; }
@@ -56,7 +58,8 @@ TEST_F(Traces, HoldEachTokenOfPromptAndAnswerOnce) {
 TEST_F(Traces, AgreeBetweenPrefillAndDecode) {
     const RoutingTrace whole = record(12, 0);
     TestOptions options = model_.options();
-    options.trace_path = path();
+    RouteRecorder recorder(path());
+    options.model.observer = &recorder;
     const std::unique_ptr<OpenModel> engine = open_as(options);
     Session session(*engine, greedy());
     const std::vector<Token> tokens = some_tokens(12, engine->n_vocab());
@@ -64,7 +67,7 @@ TEST_F(Traces, AgreeBetweenPrefillAndDecode) {
     for (size_t i = 1; i < tokens.size(); i++) {
         session.decode(tokens[i]);
     }
-    engine->close_trace();
+    recorder.close();
     const RoutingTrace single = read_trace(path());
     ASSERT_EQ(single.tokens.size(), whole.tokens.size());
     for (size_t token = 0; token < 12; token++) {
@@ -74,26 +77,29 @@ TEST_F(Traces, AgreeBetweenPrefillAndDecode) {
 
 TEST_F(Traces, LeaveOutABatchThatWasStopped) {
     TestOptions options = model_.options();
-    options.trace_path = path();
+    RouteRecorder recorder(path());
+    options.model.observer = &recorder;
     const std::unique_ptr<OpenModel> engine = open_as(options);
     Session session(*engine, greedy());
     engine->request_stop();
     EXPECT_FALSE(session.prefill(some_tokens(5, engine->n_vocab())));
     engine->clear_stop();
     session.prefill(some_tokens(2, engine->n_vocab()));
-    engine->close_trace();
+    recorder.close();
     EXPECT_EQ(read_trace(path()).tokens.size(), 2U);
 }
 
 TEST(TraceErrors, NameWhatCannotBeWrittenAndModelsWithoutRoutes) {
     const SmallModel moe("--arch qwen3moe --quant q8_0");
     TestOptions options = moe.options();
-    options.trace_path = "/nowhere/trace";
+    RouteRecorder nowhere("/nowhere/trace");
+    options.model.observer = &nowhere;
     EXPECT_NE(std::string(error_of([&] { open_as(options); }).what()).find("/nowhere/trace"), std::string::npos);
 
     const SmallModel dense("--arch qwen3 --quant q8_0");
     options = dense.options();
-    options.trace_path = dense.path() + ".trace";
+    RouteRecorder of_dense(dense.path() + ".trace");
+    options.model.observer = &of_dense;
     EXPECT_NE(std::string(error_of([&] { open_as(options); }).what()).find("dense"), std::string::npos);
 }
 

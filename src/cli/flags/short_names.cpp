@@ -1,6 +1,7 @@
 #include "cli/flags/short_names.h"
 
 #include "base/error.h"
+#include "cli/flags/suggestion.h"
 
 #include <fmt/format.h>
 
@@ -100,8 +101,11 @@ std::vector<std::string> with_long_names(const CLI::App &app, int argc, char **a
         }
         refuse_what_larder_cannot_have(argument);
         if (has_several_letters(argument)) {
-            throw Error(ErrorKind::usage, fmt::format("{}: larder has no such flag", argument),
-                        "see larder COMMAND --help");
+            const std::string name = command == nullptr ? "larder" : "larder " + command->get_name();
+            throw Error(ErrorKind::usage,
+                        fmt::format("{}: {} has no such flag", printable(argument, quoted_characters_max), name),
+                        fmt::format("{}see {} --help",
+                                    command == nullptr ? "" : flag_suggestion(*command, "-" + argument), name));
         }
     }
     return arguments;

@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/file_identity.h"
 #include "compute/compute.h"
 #include "lab/residency/page_load.h"
 #include "machine/threads.h"
@@ -10,6 +11,7 @@
 #include "runtime/attached_context.h"
 #include "runtime/llama_handles.h"
 #include "runtime/llama_log.h"
+#include "runtime/loaded_model.h"
 #include "runtime/look.h"
 #include "runtime/params.h"
 #include "runtime/placement.h"
@@ -92,7 +94,15 @@ class PageHost final : public ModelHost {
     [[nodiscard]] const MemoryPlan &plan() const override { return no_plan_; }
     [[nodiscard]] const ReaderInfo &reader_info() const override { return mapped_; }
     [[nodiscard]] StepObserver *observer() const override { return observer_; }
-    void step_ended(uint32_t n_token) override { pager_->end_evaluation(n_token); }
+    void step_ended(uint32_t n_token) override {
+        pager_->end_evaluation(n_token);
+        for (size_t i = 0; i < layout_.files.size(); i++) { // what is dropped is read again from there
+            const std::optional<FileIdentity> now = identity_of(layout_.files[i]);
+            if (!now || may_hold_other_bytes(layout_.identities[i], *now)) {
+                throw file_changed(layout_.files[i]);
+            }
+        }
+    }
 
     void add_figures(RunFigures &figures) const override {
         const PagerStats page = pager_->stats();

@@ -1,4 +1,5 @@
 // Experts in a file mapping: the same bits as stock and the arena whatever is dropped, and what is refused.
+#include "lab/recorder/recorder.h"
 #include "lab/residency/page_load.h"
 #include "support/model_fixture.h"
 
@@ -83,10 +84,10 @@ void compare_residencies(const SmallModel &model, Kernels kernels) {
         const Answer page = answer(*engine);
         EXPECT_EQ(page.tokens, stock.tokens);
         EXPECT_TRUE(same_bits(page.logits, stock.logits));
-        const PagerStats stats = *engine->figures().page;
-        EXPECT_EQ(stats.experts_dropped > 0, evict != PageEvict::none);
-        EXPECT_EQ(stats.bytes_dropped > 0, evict != PageEvict::none);
-        EXPECT_EQ(stats.bytes_reread > 0, evict != PageEvict::none) << "some were used again";
+        const nlohmann::ordered_json stats = engine->figures().residency.value();
+        EXPECT_EQ(stats.at("experts_dropped") > 0, evict != PageEvict::none);
+        EXPECT_EQ(stats.at("bytes_dropped") > 0, evict != PageEvict::none);
+        EXPECT_EQ(stats.at("bytes_reread") > 0, evict != PageEvict::none) << "some were used again";
     }
 }
 
@@ -108,18 +109,20 @@ TEST(PageResidency, DoesSoOnAModelInShards) {
     options.residency = Residency::stock;
     const auto stock = open_as(options);
     EXPECT_TRUE(same_bits(answer(*page).logits, answer(*stock).logits));
-    EXPECT_GT(page->stats().page->experts_dropped, 0U);
+    EXPECT_GT(page->figures().residency->at("experts_dropped"), 0);
 }
 
 TEST(PageResidency, TracesTheRoutesThatTheArenaTraces) {
     std::vector<std::string> traces;
     for (const Residency residency : {Residency::arena, Residency::page}) {
         TestOptions options = options_for(paged_model(), residency);
-        options.trace_path = paged_model().path() + ".trace";
+        const std::string trace = paged_model().path() + ".trace";
+        RouteRecorder recorder(trace);
+        options.model.observer = &recorder;
         const auto engine = open_as(options);
         answer(*engine);
-        engine->close_trace();
-        traces.push_back(contents(options.trace_path));
+        recorder.close();
+        traces.push_back(contents(trace));
     }
     EXPECT_GT(traces[0].size(), n_prompt);
     EXPECT_EQ(traces[0], traces[1]);
@@ -134,13 +137,13 @@ TEST(PageResidency, HasItsFiguresAmongTheOthers) {
     for (size_t i = 0; i < n_decode; i++) {
         ASSERT_TRUE(session.decode(session.sample()));
     }
-    const auto json = nlohmann::json::parse(stats_json(*engine));
+    const auto json = stats_json(*engine);
     EXPECT_EQ(json.at("residency"), "page");
     EXPECT_EQ(json.at("io_backend"), "mmap");
     const uint64_t per_token = uint64_t{engine->layout().n_layer} * engine->layout().n_expert_used;
     EXPECT_EQ(json.at("expert_hits").get<uint64_t>() + json.at("expert_misses").get<uint64_t>(),
               (1 + n_decode) * per_token);
-    const nlohmann::json &page = json.at("page");
+    const nlohmann::ordered_json &page = json.at("page");
     EXPECT_EQ(page.at("evict"), "madvise");
     EXPECT_EQ(page.at("hot_tokens"), 2);
     EXPECT_EQ(page.at("mapped_bytes"), std::filesystem::file_size(paged_model().path()));
@@ -160,22 +163,25 @@ TEST(PageResidency, HasItsFiguresAmongTheOthers) {
 TEST(PageResidency, OthersHaveNoSuchFigures) {
     for (const Residency residency : {Residency::arena, Residency::stock}) {
         const auto engine = open_as(options_for(paged_model(), residency));
-        const auto json = nlohmann::json::parse(stats_json(*engine));
+        const auto json = stats_json(*engine);
         EXPECT_EQ(json.at("residency"), to_string(residency));
         EXPECT_FALSE(json.contains("page"));
     }
 }
 
-TEST(PageResidency, HearsThatAFileWasWrittenTo) {
+TEST(PageResidency, EndsWhereAFileWasWrittenTo) {
     const Scratch scratch;
     TestOptions options = options_for(paged_model(), Residency::page);
     options.model.path = scratch / "m.gguf";
     std::filesystem::copy_file(paged_model().path(), options.model.path);
     const auto engine = open_as(options);
-    EXPECT_EQ(engine->take_changed_file(), "");
+    Session session(*engine, greedy());
+    ASSERT_TRUE(session.prefill(some_tokens(2, engine->n_vocab())));
     std::filesystem::last_write_time(options.model.path,
                                      std::filesystem::file_time_type::clock::now() + std::chrono::seconds(5));
-    EXPECT_EQ(engine->take_changed_file(), options.model.path);
+    const Error error = error_of([&] { session.decode(1); });
+    EXPECT_EQ(error.kind(), ErrorKind::io);
+    EXPECT_THAT(error.what(), HasSubstr(options.model.path));
 }
 
 // --- refusals ---
@@ -200,7 +206,8 @@ TEST(PageResidency, RefusesADenseModel) {
 
 TEST(StockResidency, RefusesToTrace) {
     TestOptions options = options_for(paged_model(), Residency::stock);
-    options.trace_path = paged_model().path() + ".trace";
+    RouteRecorder recorder(paged_model().path() + ".trace");
+    options.model.observer = &recorder;
     EXPECT_EQ(error_of([&] { open_as(options); }).kind(), ErrorKind::usage);
 }
 
