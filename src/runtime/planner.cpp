@@ -82,15 +82,18 @@ class Planner::Impl {
         }
         classes_ = all_classes(layouts);
         machine = probe_memory("", other_claims());
-        if (options.plan.budget_bytes) {
-            check_contexts_can_be_measured(ctx_tokens(), *options.plan.budget_bytes);
-        }
         if (address_limits().any()) { // to know what they leave, contexts have to be measured
             check_contexts_can_be_measured(ctx_tokens(), budget_of(options.plan, machine));
             const std::vector<Kernels> kernels = named_or(Kernels::plain);
             build(kernels);
             machine = within_limits(machine, address_limits(), idle_with(kernels, ubatches_or_largest()));
             measured_for_limits_ = true;
+        }
+    }
+
+    void refuse_contexts_beyond_budget() const {
+        if (options.plan.budget_bytes) {
+            check_contexts_can_be_measured(ctx_tokens(), *options.plan.budget_bytes);
         }
     }
 
@@ -331,6 +334,7 @@ const ModelLayout &Planner::layout(size_t model) const { return impl_->layouts.a
 const Machine &Planner::machine() const { return impl_->machine; }
 const ModelSpec &Planner::spec(size_t model) const { return impl_->specs.at(model); }
 const PlanOptions &Planner::plan_options() const { return impl_->options.plan; }
+void Planner::refuse_contexts_beyond_budget() const { impl_->refuse_contexts_beyond_budget(); }
 ProcessPlan Planner::plan() { return impl_->plan(); }
 void Planner::check_lock(const ProcessPlan &plan) { impl_->check_lock(plan); }
 FixedBytes Planner::least(uint32_t ctx_tokens) { return impl_->least(ctx_tokens); }

@@ -29,6 +29,9 @@ class Planner {
     [[nodiscard]] const ModelSpec &spec(size_t model = 0) const; // with its context resolved
     [[nodiscard]] const PlanOptions &plan_options() const;
 
+    // Throws Error(budget) for contexts so long that measuring them would take more than --ram. plan() measures them
+    // all the same where the machine has room, to explain a refusal.
+    void refuse_contexts_beyond_budget() const;
     // The plan with the specs' contexts and the plan options. Throws Error(budget) if there is none, or for contexts
     // so long that even asking would take more than the machine can give.
     ProcessPlan plan();

@@ -74,6 +74,7 @@ class Runtime::Impl {
         {
             const PlanningTurn turn; // another larder that starts now plans with what this one leaves
             Planner planner(specs_, options_);
+            planner.refuse_contexts_beyond_budget();
             plan_ = planner.plan();
             planner.check_lock(plan_);
             places_ = planner.take_places();

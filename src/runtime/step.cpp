@@ -135,18 +135,18 @@ StepResult AttachedContext::Impl::evaluate(const llama_batch &batch) {
     if (code != 0) {
         unread_.spoil_ubatch();
     }
-    if (code != 0 && !result.error) {
-        if (code == code_aborted && stop_.load()) {
-            result.end = StepEnd::stopped;
-        } else {
-            result.error = refused_by_llama(code, batch.n_tokens, logged);
-        }
+    // An op that a stop ended has reported its tokens as unread; after the last op llama.cpp learns nothing of it.
+    const bool stopped = stop_.load() && (code == code_aborted || (code == 0 && unread_.any()));
+    if (!result.error && stopped) {
+        result.end = StepEnd::stopped;
+    } else if (!result.error && code != 0) {
+        result.error = refused_by_llama(code, batch.n_tokens, logged);
     }
     if (result.error && (code != 0 || unread_.all())) {
         result.end = StepEnd::failed;
     }
     if (code != 0 || unread_.any()) {
-        result.cut = take_back(code != 0);
+        result.cut = take_back(code != 0 || stopped);
     }
     return result;
 }

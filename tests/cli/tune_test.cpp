@@ -84,7 +84,7 @@ TEST_F(Tune, VariesWhatTheUserLeavesOpen) {
         depths.insert(trial.at("io_depth").get<int>());
         arenas.insert(trial.at("arena_bytes").get<uint64_t>());
     }
-    EXPECT_EQ(ubatches, std::set<int>({64}));
+    EXPECT_EQ(ubatches, std::set<int>({64, 128, 256})) << "up to the context, which is rounded up";
     EXPECT_EQ(depths, std::set<int>({4, 16, 64}));
     EXPECT_EQ(arenas.size(), 3U);
 }
@@ -143,24 +143,24 @@ TEST_F(Tune, AProfileOfAShorterContextGivesOnlyThreadsAndReadDepth) {
         EXPECT_EQ(used.exit_code, 0) << used.err;
         return used.err;
     };
-    for (const char *shorter : {"64", "48"}) {
+    for (const char *shorter : {"256", "48"}) {
         EXPECT_THAT(
             used_with({"-c", shorter}),
             HasSubstr("profile: threads 1, ubatch 64, arena at most 2 MiB, read depth 8, as larder tune found ("));
     }
     const std::string left_out = "profile: threads 1, read depth 8, as larder tune found; its ubatch and arena are not "
                                  "used, as they were found ";
-    EXPECT_THAT(used_with({"-c", "256"}), HasSubstr(left_out + "with -c 64 ("));
-    EXPECT_THAT(used_with({}), HasSubstr(left_out + "with -c 64 (")) << "the default is longer";
-    EXPECT_THAT(used_with({"-c", "64", "-np", "2"}), HasSubstr(left_out + "with another -np ("));
-    EXPECT_THAT(used_with({"-c", "64", "-ctk", "f32"}), HasSubstr(left_out + "with another -ctk ("));
-    EXPECT_THAT(used_with({"-c", "64", "-ctv", "f32"}), HasSubstr(left_out + "with another -ctv ("));
-    EXPECT_THAT(used_with({"-c", "64", "-fa", "off"}), HasSubstr(left_out + "with another -fa ("));
-    EXPECT_THAT(used_with({"-c", "64", "--kernels", "plain"}), HasSubstr(left_out + "with another --kernels ("));
-    EXPECT_THAT(used_with({"-c", "64", "--reserve", "8M"}), HasSubstr(left_out + "with another --reserve ("));
-    EXPECT_THAT(used_with({"-c", "256", "-t", "1", "--io-depth", "4"}),
-                HasSubstr("profile: its ubatch and arena are not used, as they were found with -c 64 ("));
-    EXPECT_THAT(used_with({"-c", "256", "-ub", "32", "--arena", "3M"}), Not(HasSubstr("its ubatch and arena")))
+    EXPECT_THAT(used_with({"-c", "512"}), HasSubstr(left_out + "with -c 256 ("));
+    EXPECT_THAT(used_with({}), HasSubstr(left_out + "with -c 256 (")) << "the default is longer";
+    EXPECT_THAT(used_with({"-c", "256", "-np", "2"}), HasSubstr(left_out + "with another -np ("));
+    EXPECT_THAT(used_with({"-c", "256", "-ctk", "f32"}), HasSubstr(left_out + "with another -ctk ("));
+    EXPECT_THAT(used_with({"-c", "256", "-ctv", "f32"}), HasSubstr(left_out + "with another -ctv ("));
+    EXPECT_THAT(used_with({"-c", "256", "-fa", "off"}), HasSubstr(left_out + "with another -fa ("));
+    EXPECT_THAT(used_with({"-c", "256", "--kernels", "plain"}), HasSubstr(left_out + "with another --kernels ("));
+    EXPECT_THAT(used_with({"-c", "256", "--reserve", "8M"}), HasSubstr(left_out + "with another --reserve ("));
+    EXPECT_THAT(used_with({"-c", "512", "-t", "1", "--io-depth", "4"}),
+                HasSubstr("profile: its ubatch and arena are not used, as they were found with -c 256 ("));
+    EXPECT_THAT(used_with({"-c", "512", "-ub", "32", "--arena", "3M"}), Not(HasSubstr("its ubatch and arena")))
         << "the user has named both";
 }
 

@@ -135,13 +135,19 @@ TEST_F(Verify, FailsWhenLogitsDiffer) {
     EXPECT_EQ(json.at("runs").at(0).at("equal"), false);
 }
 
-// The process that computes stock's side of the model, as soon as there is one.
+// The worker that runs stock llama.cpp on the model, as soon as there is one. Its job is its standard input.
 pid_t stock_of(const std::string &model) {
     for (int i = 0; i < 6000; i++) {
         for (const auto &entry : std::filesystem::directory_iterator("/proc")) {
-            const std::string arguments = contents(entry.path() / "cmdline");
-            if (arguments.find(model) != std::string::npos && arguments.find("--stock") != std::string::npos) {
-                return std::stoi(entry.path().filename());
+            try {
+                const std::string arguments = contents(entry.path() / "cmdline");
+                const std::string job =
+                    arguments.find("worker") != std::string::npos ? contents(entry.path() / "fd" / "0") : "";
+                if (job.find(model) != std::string::npos && job.find("\"stock\":true") != std::string::npos) {
+                    return std::stoi(entry.path().filename());
+                }
+            } catch (const std::exception &) { // it has ended meanwhile
+                continue;
             }
         }
         usleep(1000);
@@ -161,7 +167,7 @@ TEST_F(Verify, SaysWhatToDoWhenStockWasKilledForWantOfMemory) {
                                       "use --kernels plain"));
 }
 
-TEST_F(Verify, ReportsASideThatIsRefused) {
+TEST_F(Verify, ReportsARunThatIsRefused) {
     const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
     const Finished result = larder({"verify", "-m", model, "--ram", "10M", "-n", "2", "--out", ""});
     EXPECT_EQ(result.exit_code, 3);

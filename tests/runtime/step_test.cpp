@@ -9,8 +9,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <map>
 #include <set>
+#include <thread>
 
 namespace larder::test {
 namespace {
@@ -29,7 +31,7 @@ class Steps : public testing::Test {
         options.model.context.sequences = n_sequence;
         options.model.context.batch_tokens = 64;
         options.model.context.ubatch_tokens = 64;
-        options.runtime.plan.arena_bytes = 2 * MiB;
+        options.runtime.plan.arena_bytes = floor_bytes(open_layout(model.path()));
         return options;
     }
 
@@ -148,9 +150,19 @@ TEST_F(Steps, ThatAreStoppedKeepTheUbatchesThatWereDoneWhereAttentionRemembers) 
     AttachedContext &context = larder->host().context();
     const uint64_t before = read_faults().seen;
     uint64_t reads_of_first_ubatch = 0;
+    std::atomic<bool> stop{false};
+    // From another thread, as a user's: the store holds its lock while it submits reads.
+    std::thread stopper([&] {
+        stop.wait(false);
+        context.request_stop();
+    });
     read_faults().fails = [&](const ReadRequest & /*request*/, uint64_t i) {
         if (i - before > reads_of_first_ubatch && reads_of_first_ubatch > 0) {
-            context.request_stop();
+            stop = true;
+            stop.notify_one();
+            while (!context.stop_requested()) {
+                std::this_thread::yield();
+            }
         }
         return false;
     };
@@ -166,6 +178,9 @@ TEST_F(Steps, ThatAreStoppedKeepTheUbatchesThatWereDoneWhereAttentionRemembers) 
     }
     llama_memory_clear(llama_get_memory(context.get()), true);
     const StepResult result = context.step(batch); // its first ubatch finds most of its experts
+    stop = true; // also where no read was made
+    stop.notify_one();
+    stopper.join();
     llama_batch_free(batch);
     EXPECT_EQ(result.end, StepEnd::stopped);
     EXPECT_FALSE(result.error);

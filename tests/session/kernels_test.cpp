@@ -16,6 +16,7 @@ Kernels planned(const TestOptions &options) { return plan_only(options).kernels;
 
 TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndMixedWhereTheyDoNot) {
     TestOptions options = attention_model().options();
+    options.model.kernels.reset();
     EXPECT_EQ(planned(options), Kernels::repacked);
     options.runtime.plan.arena_bytes = open_layout(options.model.path).routed_bytes / 2;
     EXPECT_EQ(planned(options), Kernels::mixed);

@@ -76,18 +76,20 @@ TEST_F(Sessions, GiveTheSameLogitsByDecodeAsByPrefill) {
     EXPECT_TRUE(same_bits(logits_of(session), fresh_logits(*attention_model().open_stock(), prompt_)));
 }
 
-TEST_F(Sessions, ThatWereStoppedAreEmptyAndWorkAgain) {
+TEST_F(Sessions, ThatWereStoppedKeepWhatWasComputedAndWorkAgain) {
     const std::vector<float> expected = fresh_logits(*engine_, prompt_);
     Session session(*engine_, greedy());
     ASSERT_TRUE(session.prefill(std::span(prompt_).first(4)));
     engine_->request_stop();
     EXPECT_FALSE(session.decode(prompt_[4]));
-    EXPECT_EQ(session.n_token(), 0U);
+    EXPECT_EQ(session.n_token(), 4U);
     EXPECT_FALSE(session.prefill(prompt_)) << "the stop holds until it is cleared";
     EXPECT_TRUE(engine_->stop_requested());
 
     engine_->clear_stop();
+    const uint64_t before = engine_->figures().prompt_tokens;
     ASSERT_TRUE(session.prefill(prompt_));
+    EXPECT_EQ(engine_->figures().prompt_tokens - before, 8U) << "the first four are not computed again";
     EXPECT_EQ(session.n_token(), 12U);
     EXPECT_TRUE(same_bits(expected, logits_of(session)));
 }
@@ -103,7 +105,7 @@ TEST_F(Sessions, StopInTheMiddleOfAPrompt) {
     };
     EXPECT_FALSE(session.prefill(prompt_));
     EXPECT_EQ(batches, 1U);
-    EXPECT_EQ(session.n_token(), 0U);
+    EXPECT_EQ(session.n_token(), 8U) << "the first batch stays";
 }
 
 TEST_F(Sessions, FillTheContextToTheLastTokenAndNoFurther) {

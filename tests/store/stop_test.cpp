@@ -51,7 +51,7 @@ TEST(Stop, ReachesEveryThreadThatWaitsForTheDisk) {
 }
 
 TEST(Stop, LeavesReadySlicesToTheirUsersAndTheOthersOut) {
-    StoreOnSim store = make_store(4, 4);
+    StoreOnSim store = make_store(4, 4, {.in_order = true}); // a poll finds all that has arrived
     const auto demanded = store.slices(0, up, {0, 3, 6});
     store.run({demanded[1]});
     store.disk.hold();

@@ -62,11 +62,12 @@ CalibratedReserve measured_with(OpenOptions options, uint64_t budget, uint64_t r
 }
 
 int calibrate(const CalibrateFlags &flags) {
+    const OpenOptions options = with_budget(flags.open, flags.budget);
     Calibration calibration;
     calibration.model_path = open_layout(flags.open.model.path).files.front(); // what is no model is said once
-    calibration.budget_bytes = budget_of(flags.open.runtime.plan, probe_machine("", other_claims()));
+    calibration.budget_bytes = budget_of(options.runtime.plan, probe_machine("", other_claims()));
     for (const uint64_t reserve : reserves_of(flags, calibration.budget_bytes)) {
-        calibration.reserves.push_back(measured_with(flags.open, calibration.budget_bytes, reserve));
+        calibration.reserves.push_back(measured_with(options, calibration.budget_bytes, reserve));
     }
     print_now(flags.output == "json" ? calibration_json(calibration) : calibration_table(calibration));
     if (smallest_reserve(calibration) != nullptr) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/flags/numbers.h"
 #include "machine/machine.h"
+#include "plan/plan.h"
 #include "text/text_process.h"
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@ const std::string computing_group = "Computing and reading";
 constexpr int64_t threads_max = 512;    // ggml's GGML_MAX_N_THREADS
 constexpr int64_t sequences_max = 256;  // llama.cpp's LLAMA_MAX_SEQ
 constexpr int64_t tokens_max = INT32_MAX;
+constexpr int64_t ctx_tokens_max = UINT32_MAX - ctx_tokens_step; // it is rounded up
 constexpr int64_t io_depth_max = 1024;
 constexpr int64_t io_timeout_max = 86'400;
 
@@ -76,7 +78,7 @@ void add_memory_flags(CLI::App &command, OpenOptions &options) {
     ContextSpec &context = options.model.context;
     PlanOptions &plan = options.runtime.plan;
     add_model_flag(command, options.model.path)->group(memory_group);
-    add_integer(command, "-c,--ctx-size", context.ctx_tokens, 0, tokens_max,
+    add_integer(command, "-c,--ctx-size", context.ctx_tokens, 0, ctx_tokens_max,
                 "context in tokens, rounded up to a multiple of 256 (default: the model's, at most 4096)")
         ->group(memory_group);
     add_integer(command, "--parallel", context.sequences, 1, sequences_max,
