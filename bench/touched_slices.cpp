@@ -5,8 +5,8 @@
 // prints how many tokens the prompt has, how many distinct slices their routes touch, the bytes of those, and the bytes
 // of their windows: the whole blocks that have to be read for them.
 #include "base/error.h"
-#include "layout/layout.h"
 #include "lab/trace/trace.h"
+#include "layout/layout.h"
 
 #include <fmt/format.h>
 

@@ -9,8 +9,12 @@ namespace {
 int64_t nanoseconds(const timespec &time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
 
 FileIdentity from(const struct stat &status) {
-    return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size), nanoseconds(status.st_mtim),
-            nanoseconds(status.st_ctim), status.st_nlink};
+    return {status.st_dev,
+            status.st_ino,
+            static_cast<uint64_t>(status.st_size),
+            nanoseconds(status.st_mtim),
+            nanoseconds(status.st_ctim),
+            status.st_nlink};
 }
 
 } // namespace

@@ -1,8 +1,8 @@
 // arenas.h — the arenas of all models of a process, as one: what the watcher looks at and changes.
 //
-// Size classes are numbered through all models that are planned, those of model 0 first. A model that is planned and not
-// loaded has its part all the same: it counts as slots in use that hold nothing, and its store gets that part when it is
-// added.
+// Size classes are numbered through all models that are planned, those of model 0 first. A model that is planned and
+// not loaded has its part all the same: it counts as slots in use that hold nothing, and its store gets that part when
+// it is added.
 //
 // Threads: any. remove() waits for a resize() under way.
 #pragma once

@@ -128,8 +128,8 @@ struct PressureFigures {
     std::string last_reason;     // of the last resize, empty if there was none
 };
 
-// A thread that reads, decides and tells the stores. The arenas must outlive it. Nothing is thrown: a reading that fails
-// is left out.
+// A thread that reads, decides and tells the stores. The arenas must outlive it. Nothing is thrown: a reading that
+// fails is left out.
 class PressureWatcher {
   public:
     struct Options {

@@ -23,8 +23,8 @@ class Budget {
     Budget(const Budget &) = delete;
     Budget &operator=(const Budget &) = delete;
 
-    // A model's part while it is loaded, which it is once at a time: from the constructor to the destructor the slots of
-    // its store follow the budget. `store` is null for a dense model.
+    // A model's part while it is loaded, which it is once at a time: from the constructor to the destructor the slots
+    // of its store follow the budget. `store` is null for a dense model.
     class Member {
       public:
         Member(Budget &budget, size_t model, ExpertStore *store);

@@ -67,8 +67,8 @@ FixedBytes fixed_of_model(const ModelLayout &layout, Kernels kernels, const Mode
     FixedBytes fixed;
     fixed.resident = context.resident_bytes - above(model.aliased_bytes, aliased_edges_bytes);
     fixed.kv = context.kv_bytes;
-    fixed.compute = context.compute_bytes + output_bytes(resolved, model.n_vocab) +
-                    work_bytes(layout, resolved.ubatch_tokens);
+    fixed.compute =
+        context.compute_bytes + output_bytes(resolved, model.n_vocab) + work_bytes(layout, resolved.ubatch_tokens);
     if (repacks_resident(kernels)) {
         const uint64_t threads = std::max(resolved.threads, resolved.threads_batch);
         fixed.compute += (repacks_experts(kernels) ? threads : 1) * repack_bytes(layout);

@@ -153,9 +153,7 @@ llama_model *LoadedModel::get() const { return impl_->model.get(); }
 const ModelLayout &LoadedModel::layout() const { return impl_->layout; }
 const PlannedModel &LoadedModel::plan() const { return impl_->planned; }
 const ReaderInfo &LoadedModel::reader_info() const { return impl_->reader->info(); }
-StoreStats LoadedModel::store_stats() const {
-    return impl_->store != nullptr ? impl_->store->stats() : StoreStats{};
-}
+StoreStats LoadedModel::store_stats() const { return impl_->store != nullptr ? impl_->store->stats() : StoreStats{}; }
 ArenaUse LoadedModel::arena_use() const { return impl_->store != nullptr ? impl_->store->arena_use() : ArenaUse{}; }
 
 std::unique_ptr<AttachedContext> LoadedModel::make_context() {

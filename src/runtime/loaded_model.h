@@ -32,7 +32,9 @@ class LoadedModel::Impl {
     void end_step();
     // Any thread: whether `context` is stopped has changed. Reaches its step if one is under way.
     void stop_changed(const AttachedContext::Impl &context);
-    [[nodiscard]] bool abort_requested() const { return binding != nullptr && ExpertBinding::abort_requested(binding.get()); }
+    [[nodiscard]] bool abort_requested() const {
+        return binding != nullptr && ExpertBinding::abort_requested(binding.get());
+    }
     // The first read that failed in the step.
     std::optional<Error> take_error() { return binding != nullptr ? binding->take_error() : std::nullopt; }
     // An error if one of the model's files is not what it was when its layout was read.

@@ -154,7 +154,10 @@ uint64_t Look::held_bytes() { return ask(0, {{"ask", "held"}}).at("held_bytes");
 
 ContextFacts Look::context(size_t index, const ContextSpec &resolved) {
     const Json answer = ask(index, {{"ask", "context"}, {"index", index}, {"context", to_json(resolved)}});
-    return {answer.at("resident_bytes"), answer.at("kv_bytes"), answer.at("compute_bytes"), answer.at("process_bytes"),
+    return {answer.at("resident_bytes"),
+            answer.at("kv_bytes"),
+            answer.at("compute_bytes"),
+            answer.at("process_bytes"),
             {answer.at("idle_writable_bytes"), answer.at("idle_bytes")}};
 }
 

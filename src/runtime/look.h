@@ -2,9 +2,9 @@
 // runtime).
 //
 // A file can contradict itself in ways that only llama.cpp knows, and that end the process it runs in: by a signal, by
-// an assertion, by memory or by time without bound. So a child process, which is forked from this one, builds the models
-// without their weights, and contexts on them, and answers what they take (measure.h). What ends the child becomes one
-// Error that names the file. Nothing of what it allocates is ever in this process.
+// an assertion, by memory or by time without bound. So a child process, which is forked from this one, builds the
+// models without their weights, and contexts on them, and answers what they take (measure.h). What ends the child
+// becomes one Error that names the file. Nothing of what it allocates is ever in this process.
 //
 // The child lives as long as the Look and answers one question after the other. It may use a minute of processor time
 // for each, and memory in proportion to the metadata of the files and to the context that is asked for.

@@ -105,8 +105,8 @@ class Child {
                                                         layouts_.front()->files.front(), format_bytes(allowed_)),
                                             "the settings in the file are out of proportion: get it again"))}};
         } catch (const std::exception &error) {
-            return {{"error", to_json(Error(ErrorKind::model, fmt::format("{}: {}", layouts_.front()->files.front(),
-                                                                          error.what()),
+            return {{"error", to_json(Error(ErrorKind::model,
+                                            fmt::format("{}: {}", layouts_.front()->files.front(), error.what()),
                                             "get the file again"))}};
         }
     }
@@ -142,12 +142,9 @@ class Child {
     Json context(size_t index, const ContextSpec &resolved) {
         limit_question(uint64_t{resolved.ctx_tokens} * resolved.sequences);
         const ContextFacts facts = context_facts(models_.at(index).get(), resolved, layouts_[index]->files.front());
-        return {{"resident_bytes", facts.resident_bytes},
-                {"kv_bytes", facts.kv_bytes},
-                {"compute_bytes", facts.compute_bytes},
-                {"process_bytes", facts.process_bytes},
-                {"idle_writable_bytes", facts.idle.writable},
-                {"idle_bytes", facts.idle.all}};
+        return {{"resident_bytes", facts.resident_bytes},     {"kv_bytes", facts.kv_bytes},
+                {"compute_bytes", facts.compute_bytes},       {"process_bytes", facts.process_bytes},
+                {"idle_writable_bytes", facts.idle.writable}, {"idle_bytes", facts.idle.all}};
     }
 
     int socket_;
@@ -166,10 +163,11 @@ int abort_socket = -1;
 std::string abort_file;
 
 void on_abort(const char *message) {
-    send_line(abort_socket,
-              {{"error", to_json(Error(ErrorKind::model,
-                                       fmt::format("{}: llama.cpp stops at an impossible state: {}", abort_file, message),
-                                       "the file's settings contradict each other: get it again, or report this"))}});
+    send_line(
+        abort_socket,
+        {{"error", to_json(Error(ErrorKind::model,
+                                 fmt::format("{}: llama.cpp stops at an impossible state: {}", abort_file, message),
+                                 "the file's settings contradict each other: get it again, or report this"))}});
     ::_exit(1);
 }
 

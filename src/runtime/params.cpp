@@ -88,8 +88,8 @@ ContextSpec with_ubatch(const ContextSpec &resolved, uint32_t ubatch_tokens) {
     ContextSpec spec = resolved;
     spec.ubatch_tokens = std::min(ubatch_tokens, spec.ctx_tokens);
     // All logits are handed over ubatch by ubatch, so that no more of them are held at once.
-    spec.batch_tokens = spec.logits_for_all ? spec.ubatch_tokens
-                                            : std::clamp(spec.batch_tokens, spec.ubatch_tokens, spec.ctx_tokens);
+    spec.batch_tokens =
+        spec.logits_for_all ? spec.ubatch_tokens : std::clamp(spec.batch_tokens, spec.ubatch_tokens, spec.ctx_tokens);
     return spec;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "compute/compute.h"
-#include "runtime/llama_handles.h"
 #include "layout/layout.h"
+#include "runtime/llama_handles.h"
 
 #include <string>
 #include <vector>

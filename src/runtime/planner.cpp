@@ -45,8 +45,8 @@ ModelLayout open_layout_measured(const std::string &path, uint64_t &metadata_byt
     return layout;
 }
 
-// The look itself makes llama.cpp's list of KV cells. Throws Error(budget) for contexts so long that this, with what the
-// process holds already, is more than `most_bytes`.
+// The look itself makes llama.cpp's list of KV cells. Throws Error(budget) for contexts so long that this, with what
+// the process holds already, is more than `most_bytes`.
 void check_contexts_can_be_measured(uint64_t ctx_tokens, uint64_t most_bytes) {
     const uint64_t cells = ctx_tokens * cell_bytes;
     // A list that is a small part of the budget is not what is wrong with it: the plan then says what is.
@@ -101,7 +101,8 @@ class Planner::Impl {
         if (!measured_for_limits_) {
             check_contexts_can_be_measured(ctx_tokens(), machine.usable_bytes); // who asks has no budget to keep
         }
-        const bool all_named = std::ranges::all_of(specs, [](const ModelSpec &spec) { return spec.kernels.has_value(); });
+        const bool all_named =
+            std::ranges::all_of(specs, [](const ModelSpec &spec) { return spec.kernels.has_value(); });
         return all_named ? plan_with(named_or(Kernels::plain)) : choose_kernels();
     }
 

@@ -1,8 +1,8 @@
 // planner.h — one plan for all models of a process, without reading a weight of any.
 //
 // A Planner reads the models' metadata, probes the machine and starts a Look, and then answers how the memory would be
-// shared out. plan() is the decision that Runtime::prepare() makes, from the same code. Each new context, ubatch or path
-// of kernels costs one question to the Look, some milliseconds to tens of them.
+// shared out. plan() is the decision that Runtime::prepare() makes, from the same code. Each new context, ubatch or
+// path of kernels costs one question to the Look, some milliseconds to tens of them.
 //
 // Threads: one. Errors: as Runtime::prepare().
 #pragma once

@@ -119,8 +119,7 @@ void ResidentWeights::ask_for_huge_pages() const {
     }
 }
 
-void ResidentWeights::load(const std::function<void(uint64_t, uint64_t)> &progress,
-                           std::chrono::milliseconds timeout) {
+void ResidentWeights::load(const std::function<void(uint64_t, uint64_t)> &progress, std::chrono::milliseconds timeout) {
     if (!complaint_.empty()) {
         throw Error(ErrorKind::model, fmt::format("{}: {}", layout_.files.front(), complaint_),
                     "get the file again, or a conversion made for llama.cpp");

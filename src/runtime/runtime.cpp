@@ -49,7 +49,8 @@ std::string llama_version() { return ::llama_version(); }
 
 class Runtime::Impl {
   public:
-    Impl(std::vector<ModelSpec> specs, RuntimeOptions options) : specs_(std::move(specs)), options_(std::move(options)) {
+    Impl(std::vector<ModelSpec> specs, RuntimeOptions options)
+        : specs_(std::move(specs)), options_(std::move(options)) {
         LARDER_CHECK(!one_exists.exchange(true));
         try {
             make_the_plan();
@@ -82,8 +83,8 @@ class Runtime::Impl {
             claim_ = OwnClaim(claimed_bytes(plan_.memory));
         }
         check_threads_can_start(threads_to_start(threads_of(plan_), options_.reader)); // while nothing has been read
-        budget_ = std::make_unique<Budget>(plan_, size_classes_of(layouts_), options_.plan.overcommit,
-                                           options_.on_resize);
+        budget_ =
+            std::make_unique<Budget>(plan_, size_classes_of(layouts_), options_.plan.overcommit, options_.on_resize);
     }
 
     std::vector<ModelSpec> specs_;

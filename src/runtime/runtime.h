@@ -38,7 +38,7 @@ std::string llama_version(); // of the linked llama.cpp, "0.5.0"
 struct PlannedModel {
     FixedBytes fixed; // of this model and its context; the code and what else is there once is not among it
     Kernels kernels = Kernels::plain;
-    ContextSpec context; // with every 0-for-default replaced
+    ContextSpec context;         // with every 0-for-default replaced
     std::vector<uint64_t> slots; // by size class of its layout
     uint64_t arena_bytes = 0;
     uint64_t floor_bytes = 0;

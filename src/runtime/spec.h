@@ -79,8 +79,8 @@ struct RuntimeOptions {
     bool verbose = false;     // llama.cpp's own log to standard error
     // While resident weights are read, on the thread that loads. May be empty.
     std::function<void(uint64_t bytes_done, uint64_t bytes_total)> progress;
-    // Is told, in a line for people, when arenas shrink or regrow: on another thread, at any time. Must not throw. May be
-    // empty.
+    // Is told, in a line for people, when arenas shrink or regrow: on another thread, at any time. Must not throw. May
+    // be empty.
     std::function<void(const std::string &what)> on_resize;
 };
 

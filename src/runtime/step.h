@@ -29,9 +29,9 @@ struct CutSequence {
 };
 
 enum class StepEnd {
-    done,     // every token of the batch is evaluated, but for those of the sequences that were cut
-    stopped,  // request_stop()
-    failed,   // no sequence of the step is whole
+    done,    // every token of the batch is evaluated, but for those of the sequences that were cut
+    stopped, // request_stop()
+    failed,  // no sequence of the step is whole
 };
 
 struct StepResult {
@@ -62,8 +62,8 @@ class AttachedContext {
     std::unique_ptr<Impl> impl_;
 };
 
-// Whether the model's memory can be cut there: not where the state is recurrent, nor where a sliding window has lost the
-// positions before it.
+// Whether the model's memory can be cut there: not where the state is recurrent, nor where a sliding window has lost
+// the positions before it.
 bool can_cut_sequence(const llama_context *context, int32_t sequence, int32_t keep);
 // Cuts a sequence of the context to its first `keep` positions, or empties it where the model's memory cannot be cut
 // there. Returns how many are left: `keep` or 0.

@@ -81,8 +81,8 @@ bool UnreadTokens::unread(std::span<const int32_t> tokens, int64_t n_token) noex
     if (ubatch_ == nullptr) { // a graph without tokens has no experts
         return false;
     }
-    const auto wanted = std::count_if(ubatch_->output, ubatch_->output + ubatch_->n_tokens,
-                                      [](int8_t output) { return output != 0; });
+    const auto wanted =
+        std::count_if(ubatch_->output, ubatch_->output + ubatch_->n_tokens, [](int8_t output) { return output != 0; });
     if (n_token == ubatch_->n_tokens) {
         for (const int32_t token : tokens) {
             spoil(static_cast<uint32_t>(token));

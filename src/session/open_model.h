@@ -1,7 +1,7 @@
 // open_model.h — one model and one context on it, ready for a session. No llama.cpp types here.
 //
-// open_model() plans, loads and attaches in one call, for commands that use a single model. A server has its own runtime
-// and contexts (runtime/runtime.h).
+// open_model() plans, loads and attaches in one call, for commands that use a single model. A server has its own
+// runtime and contexts (runtime/runtime.h).
 //
 // Threads: one thread drives an OpenModel and its session; figures() and request_stop() may be called from any thread.
 // Errors: Error of any kind from open_model(). Units: bytes, tokens.

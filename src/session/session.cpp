@@ -169,10 +169,9 @@ class Session::Impl {
             throw Error(ErrorKind::usage, "the prompt is empty", "give some text");
         }
         if (n_token > llama_n_ctx(model_.context())) {
-            throw Error(
-                ErrorKind::usage,
-                fmt::format("the prompt has {} tokens, the context {}", n_token, llama_n_ctx(model_.context())),
-                {{RemedyKind::shorter_text, "shorten it or raise -c"}});
+            throw Error(ErrorKind::usage,
+                        fmt::format("the prompt has {} tokens, the context {}", n_token, llama_n_ctx(model_.context())),
+                        {{RemedyKind::shorter_text, "shorten it or raise -c"}});
         }
     }
 

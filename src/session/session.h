@@ -23,7 +23,7 @@ struct SamplingOptions {
     float top_p = 0.95F;
     float min_p = 0.05F;
     float typical_p = 1.0F;
-    float temperature = 0.8F; // <= 0: greedy
+    float temperature = 0.8F;   // <= 0: greedy
     int32_t repeat_last_n = 64; // -1, and more than the context: the context
     float repeat_penalty = 1.0F;
     float presence_penalty = 0.0F;

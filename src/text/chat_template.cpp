@@ -158,7 +158,8 @@ class Markers {
     std::vector<std::string> texts_;
 };
 
-// Tokenising adds the begin-of-text and end-of-text tokens where the model wants them: a template's own are one too many.
+// Tokenising adds the begin-of-text and end-of-text tokens where the model wants them: a template's own are one too
+// many.
 std::string without_added_tokens(std::string prompt, const llama_vocab *vocab, const std::string &bos,
                                  const std::string &eos) {
     if (llama_vocab_get_add_bos(vocab) && !bos.empty() && prompt.starts_with(bos)) {
@@ -181,9 +182,9 @@ PromptText ChatTemplate::render(const std::vector<ChatMessage> &messages, bool r
     Json request = {{"template", source_}, {"bos", bos}, {"eos", eos}, {"messages", Json::array()}};
     uint64_t bytes = source_.size();
     for (const ChatMessage &message : messages) {
-        const std::string content =
-            read_control_tokens ? message.content
-                                : markers.mark(message.content, tokenizer_.control_tokens_in(message.content));
+        const std::string content = read_control_tokens
+                                        ? message.content
+                                        : markers.mark(message.content, tokenizer_.control_tokens_in(message.content));
         bytes += content.size();
         request["messages"].push_back({{"role", message.role}, {"content", content}});
     }

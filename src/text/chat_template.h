@@ -1,8 +1,8 @@
 // chat_template.h — from messages to a prompt: a model's chat template, rendered where it can do no harm.
 //
 // A chat template is a program inside the model file. It is rendered in the text process (text_process.h), under limits
-// of memory, stack and processor time. What a user wrote stays text: a control token that is spelled out in a message is
-// marked as literal in the prompt, unless the caller wants it read.
+// of memory, stack and processor time. What a user wrote stays text: a control token that is spelled out in a message
+// is marked as literal in the prompt, unless the caller wants it read.
 //
 // Threads: any number may use one ChatTemplate at the same time.
 // Errors: Error(model) for a template that fails or exceeds a limit, Error(usage) for messages that are not UTF-8.

@@ -1,8 +1,8 @@
 // grammar.h — whether llama.cpp can sample with a grammar, found out where it can do no harm.
 //
 // llama.cpp's grammars recurse when they are parsed, and keep one stack for each way in which the text so far can be
-// read: a short grammar may need the whole stack of a thread, all memory, or minutes for a token. So a grammar is parsed
-// and tried out in the text process (text_process.h) before the sampler gets it.
+// read: a short grammar may need the whole stack of a thread, all memory, or minutes for a token. So a grammar is
+// parsed and tried out in the text process (text_process.h) before the sampler gets it.
 //
 // Threads: any. Errors: Error(usage) for a grammar that is refused.
 #pragma once

@@ -1,10 +1,10 @@
 // text_process.h — a process in which llama.cpp works on texts that it may not survive.
 //
-// A chat template is a program that comes with a file, and a JSON schema becomes a grammar by a program: both may recurse,
-// loop and allocate without end, and llama.cpp has no limit for either. So a small process is forked off early, while this
-// one is small and has few threads. For each job it forks a child, which has limits on memory, stack and processor time,
-// and is gone with its answer. Nothing it does can reach this process. A fork of so small a process takes less than a
-// millisecond.
+// A chat template is a program that comes with a file, and a JSON schema becomes a grammar by a program: both may
+// recurse, loop and allocate without end, and llama.cpp has no limit for either. So a small process is forked off
+// early, while this one is small and has few threads. For each job it forks a child, which has limits on memory, stack
+// and processor time, and is gone with its answer. Nothing it does can reach this process. A fork of so small a process
+// takes less than a millisecond.
 //
 // The process ends when this one ends. It holds no file of this process and ignores Ctrl-C.
 // Threads: any; jobs of several threads run side by side.
@@ -36,13 +36,13 @@ struct JobLimits {
 
 enum class JobEnd {
     done,
-    refused,    // by the job itself: its text says why
-    memory,     // more than memory_bytes
-    stack,      // more than stack_bytes
-    processor,  // more than cpu_ms, or no answer for long
-    large,      // a result of more than result_bytes
-    crashed,    // a signal, or an assertion of llama.cpp
-    stopped,    // by `stop`
+    refused,   // by the job itself: its text says why
+    memory,    // more than memory_bytes
+    stack,     // more than stack_bytes
+    processor, // more than cpu_ms, or no answer for long
+    large,     // a result of more than result_bytes
+    crashed,   // a signal, or an assertion of llama.cpp
+    stopped,   // by `stop`
 };
 
 struct JobResult {

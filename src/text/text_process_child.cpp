@@ -30,8 +30,8 @@ namespace {
 
 constexpr int control_fd = 3;
 
-// The only files that it holds are the control socket and /dev/null: what the parent has open must close when the parent
-// closes it.
+// The only files that it holds are the control socket and /dev/null: what the parent has open must close when the
+// parent closes it.
 void keep_only(int control) {
     const int nowhere = open("/dev/null", O_RDWR);
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -51,7 +51,8 @@ void take_signals() {
     for (int number = 1; number < SIGRTMIN; number++) {
         signal(number, SIG_DFL);
     }
-    for (const int number : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE}) { // Ctrl-C and the like are the parent's affair
+    for (const int number :
+         {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE}) { // Ctrl-C and the like are the parent's affair
         signal(number, SIG_IGN);
     }
     signal(SIGCHLD, SIG_IGN); // children leave nothing behind
@@ -131,7 +132,8 @@ uint64_t data_bytes() {
 void set_limits(const JobLimits &limits) {
     rlimit data{};
     getrlimit(RLIMIT_DATA, &data);
-    data.rlim_cur = std::min<rlim_t>(data.rlim_max, data_bytes() + limits.memory_bytes + limits.stack_bytes + 256 * KiB);
+    data.rlim_cur =
+        std::min<rlim_t>(data.rlim_max, data_bytes() + limits.memory_bytes + limits.stack_bytes + 256 * KiB);
     setrlimit(RLIMIT_DATA, &data);
     itimerval timer{};
     timer.it_value.tv_sec = static_cast<time_t>(limits.cpu_ms / 1000);

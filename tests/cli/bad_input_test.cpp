@@ -133,8 +133,8 @@ TEST_F(BadInput, AnAnswerThatCannotBeWrittenIsAnError) {
     EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: No space left on device"));
 }
 
-// Chat lines until the model was cut are answered. Then the answer fails with its cause. That the file is whole again is
-// more than larder can know: it has been written to.
+// Chat lines until the model was cut are answered. Then the answer fails with its cause. That the file is whole again
+// is more than larder can know: it has been written to.
 TEST_F(BadInput, AFileThatShrinksWhileRunningFailsTheAnswersFromThenOn) {
     const std::string model = make_model(scratch_, "m.gguf", small_model);
     const std::string whole = contents(model);

@@ -1,8 +1,8 @@
 // larder plan: what it says a budget holds, and that larder run agrees.
 #include "base/bytes.h"
+#include "lab/trace/trace.h"
 #include "support/process.h"
 #include "support/scratch.h"
-#include "lab/trace/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

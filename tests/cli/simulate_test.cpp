@@ -1,7 +1,7 @@
 // larder simulate: what it prints, and what it says to bad input.
+#include "lab/trace/trace.h"
 #include "support/process.h"
 #include "support/scratch.h"
-#include "lab/trace/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

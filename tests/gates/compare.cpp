@@ -59,7 +59,7 @@ size_t first_different_row(const Evaluation &a, const Evaluation &b, size_t n_vo
 }
 
 TestOptions options_for(const std::string &model, Residency residency, uint32_t ubatch, uint32_t threads,
-                          Kernels kernels) {
+                        Kernels kernels) {
     TestOptions options;
     options.model.path = model;
     options.residency = residency;

@@ -25,7 +25,7 @@ size_t first_different_row(const Evaluation &a, const Evaluation &b, size_t n_vo
 
 // Logits of all tokens wanted; for Residency::arena with an arena of one token's experts.
 TestOptions options_for(const std::string &model, Residency residency, uint32_t ubatch, uint32_t threads,
-                          Kernels kernels = Kernels::plain);
+                        Kernels kernels = Kernels::plain);
 
 // Expects larder's logits to be stock's to the last bit for prompts of these lengths, and that experts were read and
 // evicted meanwhile.

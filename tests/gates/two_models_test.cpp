@@ -47,9 +47,9 @@ TEST(TwoModels, InOneProcessStayInsideTheBudgetAndBothHaveStocksBits) {
     if (!cgroup.made()) {
         GTEST_SKIP() << cgroup.why();
     }
-    const Finished result = run({LARDER_TWO_MODELS, target, draft, std::to_string(budget), std::to_string(n_prompt),
-                                 std::to_string(n_decode)},
-                                cgroup.procs());
+    const Finished result = run(
+        {LARDER_TWO_MODELS, target, draft, std::to_string(budget), std::to_string(n_prompt), std::to_string(n_decode)},
+        cgroup.procs());
     ASSERT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(cgroup.kills(), 0U);
     EXPECT_LE(cgroup.peak_bytes(), budget);

@@ -1,7 +1,7 @@
 // Models that larder-make-recite writes, as llama.cpp itself walks and routes them.
+#include "lab/trace/trace.h"
 #include "make_model/stock_model.h"
 #include "support/scratch.h"
-#include "lab/trace/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -67,9 +67,9 @@ TEST(Watcher, ShrinksTheStoreWhenALimitIsLoweredAndRegrowsItAfterwards) {
     all();
     Resizes resizes;
     OneArena arena(store, bounds);
-    PressureWatcher watcher(
-        arena, bounds,
-        {root.path(), std::chrono::milliseconds(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
+    PressureWatcher watcher(arena, bounds, {root.path(), std::chrono::milliseconds(1), [&](const ArenaResize &resize) {
+                                                resizes.add(resize);
+                                            }});
     root.limit_v1("/a", 20 * MiB, 40 * MiB);
     const ArenaResize shrink = resizes.wait_for(1);
     EXPECT_EQ(shrink.to_bytes, floor);
@@ -120,8 +120,7 @@ TEST(Watcher, LooksAtOnceWhenAGroupRunsIntoItsLimit) {
     Resizes resizes;
     OneArena arena(store, bounds);
     const PressureWatcher watcher(
-        arena, bounds,
-        {root.path(), std::chrono::hours(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
+        arena, bounds, {root.path(), std::chrono::hours(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
     for (uint64_t used = 41; used < 5000 && resizes.count() == 0; used++) { // a neighbour takes more and more
         root.limit_v1("/a", 64 * MiB, used * MiB);
         std::this_thread::sleep_for(std::chrono::milliseconds(10));

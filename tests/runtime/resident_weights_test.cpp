@@ -148,12 +148,14 @@ TEST_P(Loading, TellsItsProgressUpToTheEnd) {
     weights.add_all(resident);
     uint64_t before = 0;
     uint64_t of = 0;
-    resident.load([&](uint64_t done, uint64_t total) {
-        EXPECT_GT(done, before);
-        EXPECT_LE(done, total);
-        before = done;
-        of = total;
-    }, no_timeout);
+    resident.load(
+        [&](uint64_t done, uint64_t total) {
+            EXPECT_GT(done, before);
+            EXPECT_LE(done, total);
+            before = done;
+            of = total;
+        },
+        no_timeout);
     EXPECT_EQ(before, of);
     EXPECT_EQ(of, weights.bytes_read());
 }

@@ -53,8 +53,8 @@ class Steps : public testing::Test {
     static std::vector<std::vector<float>> logits_of_step(const OpenModel &model, int32_t count) {
         std::vector<std::vector<float>> all;
         for (uint32_t s = 0; s < n_sequence; s++) {
-            const float *logits = llama_get_logits_ith(model.host().context().get(),
-                                                       static_cast<int32_t>(s + 1) * count - 1);
+            const float *logits =
+                llama_get_logits_ith(model.host().context().get(), static_cast<int32_t>(s + 1) * count - 1);
             all.emplace_back(logits, logits + model.n_vocab());
         }
         return all;
@@ -178,7 +178,7 @@ TEST_F(Steps, ThatAreStoppedKeepTheUbatchesThatWereDoneWhereAttentionRemembers) 
     }
     llama_memory_clear(llama_get_memory(context.get()), true);
     const StepResult result = context.step(batch); // its first ubatch finds most of its experts
-    stop = true; // also where no read was made
+    stop = true;                                   // also where no read was made
     stop.notify_one();
     stopper.join();
     llama_batch_free(batch);

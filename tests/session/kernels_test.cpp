@@ -33,7 +33,8 @@ TEST(ChoiceOfKernels, IsPlainWhereResidentMatricesHaveNoRoomToBeRepacked) {
     options.model.kernels = Kernels::plain;
     const FixedBytes plain = plan_only(options).memory.fixed;
     const uint64_t embedding_bytes = open_layout(model.path()).find("token_embd.weight")->extent.bytes;
-    options.runtime.plan.budget_bytes = plain.resident + plain.kv + plain.compute + plain.overhead + embedding_bytes / 2;
+    options.runtime.plan.budget_bytes =
+        plain.resident + plain.kv + plain.compute + plain.overhead + embedding_bytes / 2;
     options.model.kernels.reset();
     EXPECT_EQ(planned(options), Kernels::plain);
     *options.runtime.plan.budget_bytes += embedding_bytes;

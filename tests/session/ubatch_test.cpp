@@ -31,7 +31,8 @@ TestOptions with_little_more_than_the_floor(uint64_t bytes) {
     TestOptions options = chosen_by_the_plan();
     malloc_trim(0); // what other tests left would count as overhead now and be gone in the next plan
     const MemoryPlan plan = plan_only(with_ubatch_of(options, 32)).memory;
-    options.runtime.plan.budget_bytes = plan.budget_bytes - plan.spare_bytes - plan.arena_bytes + plan.floor_bytes + bytes;
+    options.runtime.plan.budget_bytes =
+        plan.budget_bytes - plan.spare_bytes - plan.arena_bytes + plan.floor_bytes + bytes;
     return options;
 }
 

@@ -9,8 +9,8 @@
 #include "cli/command.h"
 #include "cli/console/output_files.h"
 #include "cli/console/signals.h"
-#include "cli/console/write_file.h"
 #include "cli/console/terminal.h"
+#include "cli/console/write_file.h"
 #include "cli/flags/numbers.h"
 #include "lab/probe/probe.h"
 
@@ -24,7 +24,6 @@
 namespace larder {
 
 namespace {
-
 
 std::vector<BenchTest> tests_of(const BenchFlags &flags) {
     if (flags.n_prompt_gen.size() % 2 != 0) {

@@ -75,8 +75,9 @@ std::string table_row(const BenchSetting &setting, const BenchRow &row) {
     const RowFigures figures = figures_of(row, setting.disk_bytes_per_second);
     const auto bytes = [&row](const char *key) { return format_bytes(row.figures.at(key).get<uint64_t>()); };
     const bool failed = row.error.has_value();
-    const std::string budget =
-        row.budget.text.empty() && row.residency == Residency::arena && !failed ? bytes("budget_bytes") : budget_name(row);
+    const std::string budget = row.budget.text.empty() && row.residency == Residency::arena && !failed
+                                   ? bytes("budget_bytes")
+                                   : budget_name(row);
     std::vector<std::string> cells = {setting.model_name, format_bytes(setting.model_bytes), setting.architecture,
                                       budget};
     if (failed) {

@@ -83,8 +83,7 @@ std::string BenchTest::name() const {
 }
 
 BenchRun::BenchRun(OpenModel &model, const BenchTest &test, const BenchInput &input)
-    : model_(model), test_(test), input_(input),
-      in_arena_(model.residency() == "arena") {
+    : model_(model), test_(test), input_(input), in_arena_(model.residency() == "arena") {
     if (!input.text.empty()) {
         text_ = model.tokenize({input.text, {}});
     }

@@ -42,8 +42,8 @@ class BenchRunner {
   public:
     explicit BenchRunner(const BenchFlags &flags) : flags_(flags) {}
 
-    // Measures the row named by its budget, residency and test; what goes wrong is in the row too. `after_repetition` is
-    // told how many are done.
+    // Measures the row named by its budget, residency and test; what goes wrong is in the row too. `after_repetition`
+    // is told how many are done.
     void measure(BenchRow &row, const std::function<void(uint32_t done)> &after_repetition);
 
     // Any thread: ends the process under way; measure() returns and starts no other.

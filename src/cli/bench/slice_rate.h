@@ -1,8 +1,8 @@
 // slice_rate.h — how fast a disk reads the slices of a model, from a measurement at their sizes.
 #pragma once
 
-#include "layout/layout.h"
 #include "lab/probe/probe.h"
+#include "layout/layout.h"
 
 #include <cstdint>
 #include <vector>

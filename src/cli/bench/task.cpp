@@ -15,15 +15,15 @@ constexpr uint64_t text_bytes_max = 16 * MiB;
 
 Json to_json(const Repetition &repetition) {
     Json json = {{"n_token", repetition.n_token},
-                                   {"wall_ms", repetition.wall_ms},
-                                   {"stall_ms", repetition.stall_ms},
-                                   {"expert_hits", repetition.expert_hits},
-                                   {"expert_misses", repetition.expert_misses},
-                                   {"bytes_read", repetition.bytes_read},
-                                   {"bytes_dropped", repetition.bytes_dropped},
-                                   {"bytes_reread", repetition.bytes_reread},
-                                   {"cpu_ms_token", nullptr},
-                                   {"token_repeated", repetition.token_repeated}};
+                 {"wall_ms", repetition.wall_ms},
+                 {"stall_ms", repetition.stall_ms},
+                 {"expert_hits", repetition.expert_hits},
+                 {"expert_misses", repetition.expert_misses},
+                 {"bytes_read", repetition.bytes_read},
+                 {"bytes_dropped", repetition.bytes_dropped},
+                 {"bytes_reread", repetition.bytes_reread},
+                 {"cpu_ms_token", nullptr},
+                 {"token_repeated", repetition.token_repeated}};
     if (repetition.cpu_ms_token) {
         json["cpu_ms_token"] = *repetition.cpu_ms_token;
     }

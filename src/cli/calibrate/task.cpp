@@ -1,6 +1,6 @@
 // One reserve of `larder calibrate`, in a process of its own.
-#include "cli/bench/run.h"
 #include "cli/worker/task.h"
+#include "cli/bench/run.h"
 #include "machine/process_memory.h"
 
 #include <algorithm>

@@ -20,8 +20,8 @@ namespace {
 const std::string memory_group = "Model and memory";
 const std::string computing_group = "Computing and reading";
 
-constexpr int64_t threads_max = 512;    // ggml's GGML_MAX_N_THREADS
-constexpr int64_t sequences_max = 256;  // llama.cpp's LLAMA_MAX_SEQ
+constexpr int64_t threads_max = 512;   // ggml's GGML_MAX_N_THREADS
+constexpr int64_t sequences_max = 256; // llama.cpp's LLAMA_MAX_SEQ
 constexpr int64_t tokens_max = INT32_MAX;
 constexpr int64_t ctx_tokens_max = UINT32_MAX - ctx_tokens_step; // it is rounded up
 constexpr int64_t io_depth_max = 1024;
@@ -104,7 +104,8 @@ void add_memory_flags(CLI::App &command, OpenOptions &options) {
 
 void add_computing_flags(CLI::App &command, OpenOptions &options) {
     ContextSpec &context = options.model.context;
-    add_threads(command, "-t,--threads", context.threads, "threads for decode (default: the physical cores that affinity mask and CPU quota leave)")
+    add_threads(command, "-t,--threads", context.threads,
+                "threads for decode (default: the physical cores that affinity mask and CPU quota leave)")
         ->group(computing_group);
     add_threads(command, "--threads-batch", context.threads_batch, "threads for prefill (default: as -t)")
         ->group(computing_group);
@@ -137,7 +138,8 @@ void add_computing_flags(CLI::App &command, OpenOptions &options) {
 Budget parse_budget(const std::string &text) {
     if (text.ends_with('%')) {
         const double share = parse_percent(text, "--ram");
-        return {text, static_cast<uint64_t>(share * static_cast<double>(probe_machine("", other_claims()).unclaimed_bytes()))};
+        return {text, static_cast<uint64_t>(share *
+                                            static_cast<double>(probe_machine("", other_claims()).unclaimed_bytes()))};
     }
     uint64_t bytes = 0;
     try {
@@ -180,14 +182,12 @@ void add_budget_flag(CLI::App &command, Budget &budget) {
 }
 
 void add_budgets_flag(CLI::App &command, std::vector<Budget> &budgets, const std::string &description) {
-    detail::add_list_option(command, "--ram", description, "SIZE,…",
-                            [&budgets](const std::vector<std::string> &texts) {
-                                budgets.clear();
-                                for (const std::string &text : texts) {
-                                    budgets.push_back(parse_budget(text));
-                                }
-                            })
-        ->group(memory_group);
+    detail::add_list_option(command, "--ram", description, "SIZE,…", [&budgets](const std::vector<std::string> &texts) {
+        budgets.clear();
+        for (const std::string &text : texts) {
+            budgets.push_back(parse_budget(text));
+        }
+    })->group(memory_group);
 }
 
 void add_batch_flag(CLI::App &command, OpenOptions &options) {

@@ -17,12 +17,15 @@ int64_t parse_integer(const std::string &text, const std::string &flag, int64_t 
     const size_t first_digit = text.starts_with('-') ? 1 : 0;
     const bool padded = text.size() > first_digit + 1 && text[first_digit] == '0'; // octal elsewhere
     if (text.empty() || stopped != end || code == std::errc::invalid_argument || padded) {
-        throw Error(ErrorKind::usage, fmt::format("{}: '{}' is not a whole number", flag, printable(text, quoted_characters_max)),
+        throw Error(ErrorKind::usage,
+                    fmt::format("{}: '{}' is not a whole number", flag, printable(text, quoted_characters_max)),
                     fmt::format("give one from {} to {}", min, max));
     }
     if (code == std::errc::result_out_of_range || value < min || value > max) {
-        throw Error(ErrorKind::usage, fmt::format("{}: {} is outside of {} to {}", flag, printable(text, quoted_characters_max), min, max),
-                    "give a number in that range");
+        throw Error(
+            ErrorKind::usage,
+            fmt::format("{}: {} is outside of {} to {}", flag, printable(text, quoted_characters_max), min, max),
+            "give a number in that range");
     }
     return value;
 }
@@ -32,12 +35,15 @@ double parse_real(const std::string &text, const std::string &flag, double min, 
     const char *const end = text.data() + text.size();
     const auto [stopped, code] = std::from_chars(text.data(), end, value);
     if (text.empty() || stopped != end || code != std::errc() || !std::isfinite(value)) {
-        throw Error(ErrorKind::usage, fmt::format("{}: '{}' is not a number", flag, printable(text, quoted_characters_max)),
+        throw Error(ErrorKind::usage,
+                    fmt::format("{}: '{}' is not a number", flag, printable(text, quoted_characters_max)),
                     fmt::format("give one from {:g} to {:g}", min, max));
     }
     if (value < min || value > max) {
-        throw Error(ErrorKind::usage, fmt::format("{}: {} is outside of {:g} to {:g}", flag, printable(text, quoted_characters_max), min, max),
-                    "give a number in that range");
+        throw Error(
+            ErrorKind::usage,
+            fmt::format("{}: {} is outside of {:g} to {:g}", flag, printable(text, quoted_characters_max), min, max),
+            "give a number in that range");
     }
     return value;
 }
@@ -50,8 +56,7 @@ CLI::Option *add_text_option(CLI::App &command, const std::string &names, const 
 }
 
 CLI::Option *add_list_option(CLI::App &command, const std::string &names, const std::string &description,
-                             const std::string &type,
-                             std::function<void(const std::vector<std::string> &texts)> take) {
+                             const std::string &type, std::function<void(const std::vector<std::string> &texts)> take) {
     return command.add_option_function<std::vector<std::string>>(names, std::move(take), description)
         ->delimiter(',')
         ->take_all()

@@ -54,12 +54,11 @@ void add_residency_flag(CLI::App &command, Residency &residency) {
 
 void add_page_flags(CLI::App &command, PageFlags &flags) {
     const std::string group = "With --residency page";
-    detail::add_text_option(command, "--hot-tokens",
-                            "an expert that none of the last N tokens used is dropped (default: 8)", "N",
-                            [&flags](const std::string &text) {
-                                flags.hot_tokens =
-                                    static_cast<uint32_t>(parse_integer(text, "--hot-tokens", 1, 1 << 24));
-                            })
+    detail::add_text_option(
+        command, "--hot-tokens", "an expert that none of the last N tokens used is dropped (default: 8)", "N",
+        [&flags](const std::string &text) {
+            flags.hot_tokens = static_cast<uint32_t>(parse_integer(text, "--hot-tokens", 1, 1 << 24));
+        })
         ->group(group);
     detail::add_text_option(
         command, "--page-evict",

@@ -1,8 +1,8 @@
 // expected_hits.h — how often experts will be found in an arena of a given size, before anything was run.
 #pragma once
 
-#include "layout/layout.h"
 #include "lab/trace/trace.h"
+#include "layout/layout.h"
 
 #include <cstdint>
 #include <optional>

@@ -31,8 +31,7 @@ void announce_plan(const ModelLayout &layout, const MemoryPlan &plan, uint32_t c
     say("{} ({}): {} of weights, budget {} ({})\n", layout.name.empty() ? layout.files.front() : layout.name,
         layout.architecture, format_bytes(layout.total_bytes), format_bytes(plan.budget_bytes), plan.budget_source);
     if (layout.expert_tensors.empty()) {
-        say("a dense model: it has no routed experts, so all weights are resident; ubatch {}\n",
-            plan.ubatch_tokens);
+        say("a dense model: it has no routed experts, so all weights are resident; ubatch {}\n", plan.ubatch_tokens);
     } else {
         say("resident {}, KV {}, compute {} (ubatch {}), overhead {}, reserve {}, arena {} for {} of experts{}\n",
             format_bytes(plan.fixed.resident), format_bytes(plan.fixed.kv), format_bytes(plan.fixed.compute),

@@ -5,9 +5,9 @@
 #include "cli/console/progress_bar.h"
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
-#include "cli/console/write_file.h"
 #include "cli/console/terminal.h"
 #include "cli/console/text_file.h"
+#include "cli/console/write_file.h"
 #include "cli/run/announce.h"
 #include "cli/run/answer.h"
 #include "cli/run/chat.h"
@@ -160,7 +160,7 @@ OpenOptions options_of(const RunFlags &flags, RouteRecorder *recorder) {
     options.runtime.progress = progress_bar();
     if (!flags.quiet) {
         options.on_plan = [ctx_tokens = options.model.context.ctx_tokens](const ModelLayout &layout,
-                                                                         const MemoryPlan &plan) {
+                                                                          const MemoryPlan &plan) {
             announce_plan(layout, plan, ctx_tokens);
         };
         // On a terminal the answer's last line may not be at its end.
@@ -173,9 +173,8 @@ OpenOptions options_of(const RunFlags &flags, RouteRecorder *recorder) {
 
 std::unique_ptr<OpenModel> open_for(const RunFlags &flags, const OpenOptions &options) {
     const bool may_have_profile = flags.residency == Residency::arena && !flags.no_profile && any_profile();
-    std::unique_ptr<OpenModel> model = may_have_profile
-                                           ? open_with_profile(flags, options)
-                                           : open_with(flags.residency, options, flags.page.options());
+    std::unique_ptr<OpenModel> model = may_have_profile ? open_with_profile(flags, options)
+                                                        : open_with(flags.residency, options, flags.page.options());
     if (!flags.quiet) {
         announce_model(*model, options.model.context, flags.page.options());
     }
@@ -192,8 +191,7 @@ int run(RunFlags &flags) {
     StatsFile stats_file(flags.stats_path);
     start_text_process(); // while this process is small
     read_files(flags);
-    const auto recorder =
-        flags.trace_path.empty() ? nullptr : std::make_unique<RouteRecorder>(flags.trace_path);
+    const auto recorder = flags.trace_path.empty() ? nullptr : std::make_unique<RouteRecorder>(flags.trace_path);
     const std::unique_ptr<OpenModel> model = open_for(flags, options_of(flags, recorder.get()));
     signals.set_handlers([&model] { model->request_stop(); },
                          [&model, &stats_file] { write_stats_on_signal(*model, stats_file); });

@@ -3,12 +3,12 @@
 #include "cli/command.h"
 #include "cli/console/output_files.h"
 #include "cli/console/signals.h"
-#include "cli/console/write_file.h"
 #include "cli/console/terminal.h"
+#include "cli/console/write_file.h"
 #include "cli/simulate/report.h"
 #include "lab/replay/replay.h"
-#include "store/eviction.h"
 #include "lab/trace/trace.h"
+#include "store/eviction.h"
 
 #include <fmt/format.h>
 

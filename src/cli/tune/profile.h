@@ -6,8 +6,8 @@
 #pragma once
 
 #include "cli/flags/model_flags.h"
-#include "layout/layout.h"
 #include "lab/tune/tune.h"
+#include "layout/layout.h"
 
 #include <map>
 #include <optional>

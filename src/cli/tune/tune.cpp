@@ -226,7 +226,8 @@ int tune(TuneFlags &flags) {
         const std::optional<double> seconds = runner.measure(tuning);
         if (!flags.quiet && !runner.stopped()) {
             say("tune: threads {}, ubatch {}, arena {}, read depth {}: {}\n", tuning.threads, tuning.ubatch_tokens,
-                arena_text(tuning), tuning.io_depth, seconds ? fmt::format("{:.3f} s", *seconds) : runner.last_error()->what());
+                arena_text(tuning), tuning.io_depth,
+                seconds ? fmt::format("{:.3f} s", *seconds) : runner.last_error()->what());
         }
         return seconds;
     };

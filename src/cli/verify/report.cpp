@@ -32,19 +32,19 @@ Json stock_figures(const Stock &stock) {
 
 } // namespace
 
-Json evidence(const std::string &model_path, const std::string &against,
-                                const std::list<Stock> &stocks, const std::vector<Row> &rows) {
+Json evidence(const std::string &model_path, const std::string &against, const std::list<Stock> &stocks,
+              const std::vector<Row> &rows) {
     const VerifyRun &stock = stocks.front().run;
     Json json = {{"model", model_path},
-                                   {"against", against},
-                                   {"prompt_tokens", stock.figures.at("prompt_tokens")},
-                                   {"decode_tokens", stock.figures.at("decode_tokens")},
-                                   {"ubatch_tokens", stock.figures.at("ubatch_tokens")},
-                                   {"threads", stock.figures.at("threads")},
-                                   {"positions", stock.rows.size()},
-                                   {"stock", stock_figures(stocks.front())},
-                                   {"stocks", Json::array()},
-                                   {"runs", Json::array()}};
+                 {"against", against},
+                 {"prompt_tokens", stock.figures.at("prompt_tokens")},
+                 {"decode_tokens", stock.figures.at("decode_tokens")},
+                 {"ubatch_tokens", stock.figures.at("ubatch_tokens")},
+                 {"threads", stock.figures.at("threads")},
+                 {"positions", stock.rows.size()},
+                 {"stock", stock_figures(stocks.front())},
+                 {"stocks", Json::array()},
+                 {"runs", Json::array()}};
     for (const Stock &of_path : stocks) {
         json["stocks"].push_back(stock_figures(of_path));
     }

@@ -41,8 +41,8 @@ struct Row { // of the evidence
 };
 
 // All that was found, with `all_passed` over the rows.
-Json evidence(const std::string &model_path, const std::string &against,
-                                const std::list<Stock> &stocks, const std::vector<Row> &rows);
+Json evidence(const std::string &model_path, const std::string &against, const std::list<Stock> &stocks,
+              const std::vector<Row> &rows);
 
 // To standard output, now: the next process may print to standard error.
 void print_head();

@@ -19,14 +19,21 @@ namespace larder {
 namespace {
 
 Json to_json(const VerifyJob &job) {
-    return {{"open", to_json(job.open)},       {"stock", job.stock},
-            {"prompt", job.prompt},            {"n_predict", job.n_predict},
-            {"write_logits", job.write_logits}, {"reference", job.reference}};
+    return {{"open", to_json(job.open)},
+            {"stock", job.stock},
+            {"prompt", job.prompt},
+            {"n_predict", job.n_predict},
+            {"write_logits", job.write_logits},
+            {"reference", job.reference}};
 }
 
 VerifyJob job_from(const Json &json) {
-    return {open_options_from(json.at("open")), json.at("stock"),        json.at("prompt"),
-            json.at("n_predict"),               json.at("write_logits"), json.at("reference")};
+    return {open_options_from(json.at("open")),
+            json.at("stock"),
+            json.at("prompt"),
+            json.at("n_predict"),
+            json.at("write_logits"),
+            json.at("reference")};
 }
 
 // JSON has no NaN and no infinity.
@@ -93,7 +100,7 @@ VerifyRun run_verify_worker(const std::string &name, const VerifyJob &job) {
         }
         const Json &row = told->at("row");
         run.rows.push_back({row.at("position"), row.at("token"), row.at("digest"), row.at("top"),
-                             number_from(row.at("top_logit")), row.at("n_nan"), row.at("error")});
+                            number_from(row.at("top_logit")), row.at("n_nan"), row.at("error")});
     }
     const WorkerEnd end = worker.wait();
     if (end.exit_code == 128 + SIGKILL && job.stock) {

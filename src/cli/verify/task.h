@@ -27,7 +27,7 @@ struct LogitsRow {
     int32_t top = 0;    // token of the largest logit
     float top_logit = 0;
     uint32_t n_nan = 0; // logits that are no number
-    float error = 0; // with a reference: of the logit that is farthest from it, as a part of the reference's largest
+    float error = 0;    // with a reference: of the logit that is farthest from it, as a part of the reference's largest
 };
 
 struct VerifyRun {

@@ -4,9 +4,9 @@
 #include "base/unique_fd.h"
 #include "cli/command.h"
 #include "cli/console/output_files.h"
-#include "cli/console/write_file.h"
 #include "cli/console/terminal.h"
 #include "cli/console/text_file.h"
+#include "cli/console/write_file.h"
 #include "cli/flags/model_flags.h"
 #include "cli/flags/numbers.h"
 #include "cli/plan/task.h"
@@ -66,7 +66,8 @@ class TemporaryFile {
         std::string name = (std::filesystem::temp_directory_path() / "larder-verify-XXXXXX").string();
         fd_ = UniqueFd(::mkstemp(name.data()));
         if (!fd_.valid()) {
-            throw Error::from_errno(errno, fmt::format("cannot make the file {}", name), "set TMPDIR to another folder");
+            throw Error::from_errno(errno, fmt::format("cannot make the file {}", name),
+                                    "set TMPDIR to another folder");
         }
         ::unlink(name.c_str());
     }
@@ -114,9 +115,9 @@ VerifyRun run_stock(const VerifyFlags &flags, const std::string &kernels, Verify
 }
 
 // The path of kernels of each budget, to be named to its worker: with another ubatch the plan might choose another. All
-// workers must have the same ubatch, since another one gives other last bits: where the user names none, `flags` get the
-// smallest that any of the budgets would have. A budget that will be refused is refused here, before stock llama.cpp has
-// run for an hour.
+// workers must have the same ubatch, since another one gives other last bits: where the user names none, `flags` get
+// the smallest that any of the budgets would have. A budget that will be refused is refused here, before stock
+// llama.cpp has run for an hour.
 std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<Budget> &budgets) {
     std::vector<std::string> kernels;
     uint32_t smallest_ubatch = UINT32_MAX;
@@ -146,11 +147,8 @@ std::vector<Row> compare_bits(const VerifyFlags &flags, const std::vector<Budget
             stocks.push_back({kernels[i], run_stock(flags, kernels[i], job_of(flags, {}, kernels[i]))});
             stock = std::prev(stocks.end());
         }
-        Row row{name_of(budgets[i]),
-                run_verify_worker("larder", job_of(flags, budgets[i], kernels[i])),
-                &*stock,
-                {},
-                {}};
+        Row row{
+            name_of(budgets[i]), run_verify_worker("larder", job_of(flags, budgets[i], kernels[i])), &*stock, {}, {}};
         row.difference = first_difference(stock->run.rows, row.run.rows);
         row.passed = !row.difference;
         print_line(row.ram, row.run.figures,
@@ -197,7 +195,8 @@ void warn_of_nan(const VerifyRun &stock) {
     const auto n = std::ranges::count_if(stock.rows, [](const LogitsRow &row) { return row.n_nan > 0; });
     if (n > 0) {
         const auto first = std::ranges::find_if(stock.rows, [](const LogitsRow &row) { return row.n_nan > 0; });
-        say("warning: stock llama.cpp's logits hold NaN in {} of {} positions, from position {} on: weights of the model "
+        say("warning: stock llama.cpp's logits hold NaN in {} of {} positions, from position {} on: weights of the "
+            "model "
             "may be damaged\n",
             n, stock.rows.size(), first->position);
     }
@@ -238,8 +237,9 @@ int verify(VerifyFlags &flags) {
     print_head();
 
     std::list<Stock> stocks; // rows point into it
-    const std::vector<Row> rows = flags.open.model.kernels == Kernels::fast ? compare_errors(flags, budgets, stocks)
-                                                                 : compare_bits(flags, budgets, kernels, stocks);
+    const std::vector<Row> rows = flags.open.model.kernels == Kernels::fast
+                                      ? compare_errors(flags, budgets, stocks)
+                                      : compare_bits(flags, budgets, kernels, stocks);
     if (!flags.out.empty()) {
         const std::string &path = flags.open.model.path;
         write_file(flags.out, evidence(path, flags.against.empty() ? path : flags.against, stocks, rows).dump(2) + "\n",

@@ -14,8 +14,8 @@ namespace larder {
 
 // How a worker ended.
 struct WorkerEnd {
-    int exit_code = 0;        // or 128 + the signal that ended it
-    bool interrupted = false; // by Ctrl-C or SIGTERM, which somebody meant for all of the processes
+    int exit_code = 0;          // or 128 + the signal that ended it
+    bool interrupted = false;   // by Ctrl-C or SIGTERM, which somebody meant for all of the processes
     std::optional<Error> error; // what it told, or how it ended where it told nothing; none if it did its task
 };
 

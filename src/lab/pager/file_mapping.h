@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/unique_fd.h"
-#include "layout/layout.h"
 #include "lab/pager/pager.h"
+#include "layout/layout.h"
 
 #include <cstdint>
 #include <string>

@@ -56,16 +56,11 @@ nlohmann::ordered_json page_json(const PagerStats &page, uint64_t disk_read_byte
     for (const RssSample &sample : page.rss) {
         samples.push_back({{"tokens", sample.n_token}, {"rss_bytes", sample.rss_bytes}});
     }
-    return {{"evict", to_string(page.options.evict)},
-            {"hot_tokens", page.options.hot_tokens},
-            {"mapped_bytes", page.mapped_bytes},
-            {"sweeps", page.sweeps},
-            {"experts_dropped", page.experts_dropped},
-            {"bytes_dropped", page.bytes_dropped},
-            {"bytes_reread", page.bytes_reread},
-            {"major_faults", page.major_faults},
-            {"disk_read_bytes", disk_read_bytes},
-            {"rss_over_time", std::move(samples)}};
+    return {{"evict", to_string(page.options.evict)},  {"hot_tokens", page.options.hot_tokens},
+            {"mapped_bytes", page.mapped_bytes},       {"sweeps", page.sweeps},
+            {"experts_dropped", page.experts_dropped}, {"bytes_dropped", page.bytes_dropped},
+            {"bytes_reread", page.bytes_reread},       {"major_faults", page.major_faults},
+            {"disk_read_bytes", disk_read_bytes},      {"rss_over_time", std::move(samples)}};
 }
 
 class PageHost final : public ModelHost {
@@ -148,8 +143,8 @@ class PageHost final : public ModelHost {
         model_.reset(llama_model_init_from_user(layout_.metadata.get(), on_tensor, &load, params));
         if (model_ == nullptr) {
             throw llama_refused(ErrorKind::model,
-                                fmt::format("{}: llama.cpp cannot build the model", layout_.files.front()),
-                                logged, "make room: the file is mapped twice");
+                                fmt::format("{}: llama.cpp cannot build the model", layout_.files.front()), logged,
+                                "make room: the file is mapped twice");
         }
         load.load(options);
         layout_.metadata.reset();

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "compute/compute.h"
+#include "lab/pager/pager.h"
+#include "layout/layout.h"
 #include "runtime/resident_weights.h"
 #include "runtime/spec.h"
-#include "layout/layout.h"
-#include "lab/pager/pager.h"
 
 #include <string>
 

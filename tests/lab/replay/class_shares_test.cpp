@@ -1,9 +1,9 @@
 // How the arena is best shared out between size classes: replays of slices through one slot table. The plan follows
 // what is found here.
 #include "lab/replay/demand.h"
+#include "lab/trace/trace.h"
 #include "store/eviction.h"
 #include "store/slot_table.h"
-#include "lab/trace/trace.h"
 
 #include <gtest/gtest.h>
 

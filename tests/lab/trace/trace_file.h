@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/error.h"
-#include "support/scratch.h"
 #include "lab/trace/trace.h"
+#include "support/scratch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
