@@ -58,8 +58,8 @@ struct ReaderOptions {
 };
 
 struct ReaderInfo {
-    std::string backend;    // reads of all files bypass the page cache
-    bool direct_io = false; // reads bypass the page cache, of all files
+    std::string backend;    // "io_uring" or "pread"
+    bool direct_io = false; // reads of all files bypass the page cache
     std::string notice;     // empty, or one line: which choice is not the first one, and why
     bool in_memory = false; // a file is in RAM (tmpfs): reads copy memory and use no disk
 };

@@ -83,7 +83,7 @@ struct StoreStats {
     uint64_t evictions = 0;  // slices that lost their slot to another slice
     uint64_t bytes_read = 0; // from the disk, whole windows
     uint64_t read_errors = 0;
-    uint64_t stall_us = 0; // wall time in which threads waited for reads with nothing to compute
+    uint64_t stall_us = 0; // wall time (not summed over threads) of waiting for reads with nothing to compute
     uint64_t arena_bytes = 0;
     uint64_t shrinks = 0; // by resize()
     uint64_t regrows = 0;
