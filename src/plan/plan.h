@@ -3,7 +3,7 @@
 //   arena = budget - resident - kv - compute - overhead - reserve
 //
 // make_plan() is a pure function of the model (layout), of llama.cpp's allocations (FixedBytes, which the runtime
-// measures without allocating), of the available memory (Machine) and of the user's settings (PlanOptions).
+// measures without allocating), of the available memory (Machine) and of the plan options (PlanOptions).
 //
 // The floor is the size of one token's experts: a smaller cache evicts every expert before its next use and never has a
 // hit. Each size class gets at least as many slots as one token uses in it. The rest of the arena is divided in
@@ -35,7 +35,7 @@ struct FixedBytes {
     uint64_t transient = 0; // transient memory, inside the reserve: the need of tokenising the longest text
 };
 
-// The user's settings.
+// The plan options: settings of the user.
 struct PlanOptions {
     std::optional<uint64_t> budget_bytes;  // --ram; absent: the available memory that no other process has claimed
     std::optional<uint64_t> reserve_bytes; // --reserve; absent: default_reserve(). Raised if it must hold more.
