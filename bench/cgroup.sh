@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Memory cgroups for measurements: sourced by scripts that run a program under a limit, with swap off.
+# Memory cgroups for measurements. Sourced by scripts that run a program with a memory limit and without swap.
 #
-#   cgroup_check                  fails, having said why, where no cgroup with a memory limit can be made
-#   cgroup_make LIMIT             a new group; its folder is in cgroup_path
-#   cgroup_read                   what the kernel counted, in cgroup_peak, cgroup_failcnt and cgroup_kills
-#   cgroup_remove                 ends what is left in the group, and removes it; nothing happens without a group
+#   cgroup_check                  fails with a message if no cgroup with a memory limit can be made
+#   cgroup_make LIMIT             makes a group; its folder is in cgroup_path
+#   cgroup_read                   reads the kernel's figures into cgroup_peak, cgroup_failcnt and cgroup_kills
+#   cgroup_remove                 kills the processes in the group and removes it; does nothing without a group
 #
-# Cgroup v1 or v2, whichever has the memory controller.
+# Uses cgroup v1 or v2, whichever has the memory controller.
 
 # shellcheck disable=SC2034 # the variables are for those who source this
 cgroup_path=""
@@ -22,7 +22,7 @@ else
     cgroup_limit_file=memory.max
 fi
 
-cgroup_write() { # FILE VALUE, both of the group; false where the kernel refuses
+cgroup_write() { # FILE VALUE: writes a control file of the group; fails if the kernel refuses
     { echo "$2" >"$cgroup_path/$1"; } 2>/dev/null
 }
 
@@ -38,7 +38,7 @@ cgroup_make() { # LIMIT
         cgroup_remove
         return 1
     fi
-    # Absent where the kernel accounts no swap.
+    # Absent if the kernel does not account swap.
     if [ -e "$cgroup_path/memory.memsw.limit_in_bytes" ]; then cgroup_write memory.memsw.limit_in_bytes "$1" || true; fi
     if [ -e "$cgroup_path/memory.swappiness" ]; then cgroup_write memory.swappiness 0 || true; fi
     if [ -e "$cgroup_path/memory.swap.max" ]; then cgroup_write memory.swap.max 0 || true; fi
@@ -65,7 +65,7 @@ cgroup_remove() {
     local attempt pid
     for attempt in $(seq 100); do
         while read -r pid; do
-            if [ "$pid" -gt 1 ]; then kill -KILL "$pid" 2>/dev/null || true; fi # 0: of another namespace
+            if [ "$pid" -gt 1 ]; then kill -KILL "$pid" 2>/dev/null || true; fi # 0: in another namespace
         done <"$cgroup_path/cgroup.procs"
         if rmdir "$cgroup_path" 2>/dev/null; then
             cgroup_path=""

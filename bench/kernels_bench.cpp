@@ -1,10 +1,11 @@
-// kernels_bench — prefill and decode of stock llama.cpp and larder on each path of kernels, in one process.
+// kernels_bench — prefill and decode of stock llama.cpp and larder with each kind of kernels, in one process.
 //
 //   kernels_bench MODEL [--arena SIZE] [-t THREADS] [--rounds N] [--prefill TOKENS] [--decode TOKENS]
 //
-// The paths follow each other. For each, stock and larder take turns: in every round both evaluate the same prompt (but
-// for its first token, so that nothing of it is cached) and decode the same tokens after it. The first round is not
-// counted, as it reads weights. Medians are printed. `fast` has no stock twin and runs beside stock's repacked path.
+// The kinds of kernels are measured one after the other. For each, stock and larder take turns: in every round both
+// evaluate the same prompt and decode the same tokens after it. The first token of the prompt differs between rounds,
+// so that nothing of it is in the KV cache. The first round is not counted, because it reads weights. Prints medians.
+// `fast` has no equivalent in stock llama.cpp and is compared with stock's repacked kernels.
 #include "base/bytes.h"
 #include "lab/residency/residency.h"
 #include "session/session.h"

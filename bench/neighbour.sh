@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# How fast may a neighbour in larder's cgroup take memory before the kernel kills? A group of 180 MiB without swap,
-# larder with --ram 170M in it, and a process that takes memory at one rate after the other while larder decodes or
-# prefills. Prints a table for docs/memory.md, "Under pressure".
+# Measures how fast another process in larder's cgroup may take memory before the kernel kills a process. The cgroup
+# has 180 MiB and no swap. larder runs in it with --ram 170M and decodes or prefills, while the other process takes
+# memory at a given rate. Prints a table for docs/memory.md, "Under pressure".
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=bench/cgroup.sh
@@ -61,12 +61,12 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-in_group() { # COMMAND...: becomes it, in the group
-    # shellcheck disable=SC2016 # the inner shell's own number
+in_group() { # COMMAND...: replaces this shell with the command, in the group
+    # shellcheck disable=SC2016 # the PID of the inner shell
     exec bash -c 'echo $$ >"$0" && exec "$@"' "$cgroup_path/cgroup.procs" "$@"
 }
 
-wait_for() { # WHAT COMMAND...: until it is true, for 60 s
+wait_for() { # WHAT COMMAND...: waits up to 60 s until the command succeeds
     local what=$1 attempt
     shift
     for attempt in $(seq 1200); do
@@ -77,10 +77,10 @@ wait_for() { # WHAT COMMAND...: until it is true, for 60 s
     fail "no $what after $attempt attempts"
 }
 
-decoding() { [ "$(stat -c %s "$folder/answer")" -gt 400 ]; } # bytes: a hundred tokens or so, which fill the arena
+decoding() { [ "$(stat -c %s "$folder/answer")" -gt 400 ]; } # bytes: about a hundred tokens, which fill the arena
 prefilling() { grep -q '^kernels:' "$folder/errors" && sleep 0.5; }
 
-one_run() { # RATE MIB UNTIL ARGUMENTS...: lived, limited and reached say how it went
+one_run() { # RATE MIB UNTIL ARGUMENTS...: sets lived, limited and reached
     local rate=$1 mib=$2 until=$3
     shift 3
     : >"$folder/answer"
@@ -104,7 +104,7 @@ one_run() { # RATE MIB UNTIL ARGUMENTS...: lived, limited and reached say how it
     cgroup_remove
 }
 
-cell() { # as one_run: "5 of 5 live, 1 ran into the limit", in text
+cell() { # arguments of one_run: sets text to "5 of 5 live, 1 ran into the limit"
     local n_lived=0 n_limited=0 i
     for ((i = 0; i < repeat; i++)); do
         one_run "$@"
@@ -123,7 +123,7 @@ printf '| neighbour, MiB/s | it got | 80 MiB in decode | 50 MiB in a prefill |\n
 for rate in ${rates//,/ }; do
     name=$rate
     if [ "$rate" -eq 0 ]; then name="all at once"; fi
-    cell "$rate" 80 decoding -c 1024 -p "the quick brown fox" -n 1000 -q # else the prompt is what is printed first
+    cell "$rate" 80 decoding -c 1024 -p "the quick brown fox" -n 1000 -q # without -q the prompt would be printed first
     decode=$text got=$reached
     cell "$rate" 50 prefilling -c 8192 -f "$folder/long.txt" -n 1
     printf '| %s | %s | %s | %s |\n' "$name" "$got" "$decode" "$text"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures larder on a recite model bigger than its memory limit, beside stock llama.cpp, and prints one report.
-# docs/benchmarks.md, "The show", says what each section means. What is compared is measured in turns, in pairs, in this
-# one run. The scratch model and the cgroups are removed however this ends.
+# Measures larder with a recite model larger than its memory limit, next to stock llama.cpp, and prints one report.
+# docs/benchmarks.md, "The show", explains each section. Values that are compared are measured in turns, in pairs, in
+# this one run. The scratch model and the cgroups are removed however the script ends.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=bench/cgroup.sh
@@ -81,7 +81,7 @@ fi
 [ -z "$model" ] || [ -r "$model" ] || fail "cannot read --model $model"
 cgroup_check || exit 77
 
-# --- running things, and leaving nothing behind ---
+# --- running commands and cleaning up ---
 
 folder=$(mktemp -d "$scratch/show.XXXXXX")
 memory_folder=""
@@ -102,8 +102,8 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# In the background, so that a signal is acted on at once. A command that fails is said, and counted: its figures are
-# missing in the report, the others are not.
+# Runs the command in the background, so that signals are handled immediately. A failure is reported and counted. The
+# figures of a failed command are missing in the report, the others are not.
 run() { # OUT COMMAND...
     local out=$1 status=0
     shift
@@ -118,25 +118,25 @@ run() { # OUT COMMAND...
     return 0
 }
 
-# The same in a cgroup of its own with the limit; cgroup_peak and its siblings have what the kernel counted.
+# The same in a new cgroup with the limit. Sets cgroup_peak, cgroup_failcnt and cgroup_kills.
 run_limited() { # OUT COMMAND...
     local out=$1
     shift
     cgroup_make "$limit" || exit 1
-    # shellcheck disable=SC2016 # the inner shell's own number
+    # shellcheck disable=SC2016 # the PID of the inner shell
     run "$out" bash -c 'echo $$ >"$0" && exec "$@"' "$cgroup_path/cgroup.procs" "$@"
     cgroup_read
     cgroup_remove
 }
 
-drop_pages() { # FILE: from the page cache
+drop_pages() { # FILE: drops it from the page cache
     sync "$1"
     dd if="$1" iflag=nocache count=0 status=none
 }
 
 # --- the model ---
 
-recited_text() { # N: so many words of the walk, from its start again after its end; no newline, which is a token
+recited_text() { # N: prints N words of the walk, which is repeated if necessary; no newline, because it is a token
     awk -v n="$1" -v words="$words" 'BEGIN { for (i = 0; i < n; i++) printf "%st%d", i ? " " : "", i % words }'
 }
 

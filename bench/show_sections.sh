@@ -1,25 +1,25 @@
 # shellcheck shell=bash
-# The sections of bench/show.sh, which sources this. Each measures, then prints its part of the report.
+# The sections of bench/show.sh, which sources this file. Each section measures, then prints its part of the report.
 #
-# shellcheck disable=SC2154 # what is not set here is set by show.sh
+# shellcheck disable=SC2154 # show.sh sets the other variables
 
 # --- figures ---
 
-field() { # KEY: its first value in JSON on standard input; empty if there is none or it is null
+field() { # KEY: its first value in the JSON on standard input; empty if it is absent or null
     sed -n "s/.*\"$1\": *\"\{0,1\}\([^,}\"]*\).*/\1/p" | head -n 1 | sed 's/^null$//'
 }
 
-row_field() { # FILE RESIDENCY TEST KEY: of the row of bench's JSON lines, TEST being pp or tg
+row_field() { # FILE RESIDENCY TEST KEY: a value from a row of bench's JSON lines; TEST is pp or tg
     { grep "\"residency\":\"$2\"" "$1" || true; } | { grep "\"test\":\"$3" || true; } | field "$4"
 }
 
-stat_field() { # FILE KEY: of larder run --stats
+stat_field() { # FILE KEY: a value from the output of larder run --stats
     [ ! -r "$1" ] || field "$2" <"$1"
 }
 
-numbers() { printf '%s\n' "$@" | { grep '[0-9]' || true; } | sort -g; } # sorted, without those that are missing
+numbers() { printf '%s\n' "$@" | { grep '[0-9]' || true; } | sort -g; } # sorted, without missing values
 
-calc() { # FORMAT EXPRESSION: "-" if a figure is missing in it or it divides by nothing
+calc() { # FORMAT EXPRESSION: "-" if a value is missing or the divisor is 0
     awk "BEGIN { printf \"$1\", $2 }" 2>/dev/null || printf -- -
 }
 
@@ -31,7 +31,7 @@ median() { # FORMAT NUMBERS...
         END { if (NR == 0) printf "-"; else printf format, (value[int((NR + 1) / 2)] + value[int(NR / 2) + 1]) / 2 }'
 }
 
-spread() { # FORMAT NUMBERS...: the median, and where there are more the smallest and the largest
+spread() { # FORMAT NUMBERS...: the median; with several numbers also the minimum and the maximum
     local format=$1 middle
     middle=$(median "$@")
     shift
@@ -45,7 +45,7 @@ spread() { # FORMAT NUMBERS...: the median, and where there are more the smalles
 gib() { calc %.2f "$1 / 2^30"; }
 mib() { calc %.1f "$1 / 2^20"; }
 
-met() { # VALUE OPERATOR TARGET: nothing where figures mean nothing
+met() { # VALUE OPERATOR TARGET: yes, no, or "-" if a value is missing; prints nothing with --quick
     ! $quick || return 0
     [[ $1 =~ [0-9] && $3 =~ [0-9] ]] || { printf -- - && return; }
     awk "BEGIN { exit !($1 $2 $3) }" && printf yes || printf no
@@ -126,7 +126,7 @@ section_limited() {
     print_limited_prefill
 }
 
-# What --kernels says, and the fastest there are.
+# The kernels of --kernels, and the fastest kernels.
 prefill_kernels() { printf '%s\n' "$kernels" fast | sort -u; }
 
 limited_prefill() { # PAIR
@@ -145,7 +145,7 @@ limited_start() { # PAIR
         --kernels "$kernels" --stats "$folder/start.$1"
 }
 
-# Its time includes loading. Where it does not finish, its rate is below what the time allows.
+# The time includes loading. If stock does not finish, the time only gives an upper bound of its rate.
 limited_stock() {
     local begin failed_before=$failures
     begin=$(date +%s.%N)
@@ -155,13 +155,13 @@ limited_stock() {
     stock_rate=$(row_field "$folder/limited.stock" stock tg tok_s)
     stock_bound=""
     if [ -z "$stock_rate" ] && [ "$stock_took" -ge "$stock_seconds" ]; then
-        failures=$failed_before # running out of time is a result
+        failures=$failed_before # exceeding the time is a result
         stock_rate=$(calc %.3f "$n_stock / $stock_took")
         stock_bound="below "
     fi
 }
 
-of_all() { # PREFIX RESIDENCY TEST KEY: that figure of each pair
+of_all() { # PREFIX RESIDENCY TEST KEY: the value of each pair
     local pair
     for pair in $(seq "$pairs"); do row_field "$1.$pair" "$2" "$3" "$4"; done
 }
@@ -247,7 +247,7 @@ section_fast_disk() {
     copied="$memory_folder/recite.gguf"
     progress "copying the model to /dev/shm"
     run "$folder/text" cp "$model" "$copied"
-    # An independent measure of what copying out of tmpfs gives: one thread, at about the size of a slice.
+    # Measures independently how fast one thread copies from tmpfs, in blocks of about the size of a slice.
     run "$folder/text" env LC_ALL=C dd if="$copied" of=/dev/null bs=256K count=8192 iflag=fullblock
     memory_rate=$(sed -n 's/^\([0-9]*\) bytes.* copied, \([0-9.e+-]*\) s.*/\1 \2/p' "$folder/errors" | awk '{ printf "%.0f", $1 / $2 }')
     for pair in $(seq "$pairs"); do
@@ -301,7 +301,7 @@ section_hit_rates() {
 section_bytes() {
     local stats="$folder/bytes.json" touched="$folder/touched" slices bytes windows startup resident
     progress "bytes"
-    [ -e "$folder/start.1" ] || limited_start 1 # section 2 leaves it
+    [ -e "$folder/start.1" ] || limited_start 1 # section 2 has written it
     drop_pages "$model"
     run_limited "$folder/text" "$build/larder" run -m "$model" --raw -f "$folder/prompt.txt" -n 1 --temp 0 -q \
         -ub "$n_prefill" -b "$n_prefill" --kernels "$kernels" --trace "$folder/prompt.trace" --stats "$stats"

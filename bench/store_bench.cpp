@@ -1,11 +1,12 @@
-// store_bench: what the bookkeeping of ExpertStore costs, on a reader that needs no time.
+// store_bench: the cost of the bookkeeping in ExpertStore, with a reader that takes no time.
 //
-//   AllResident/N   N slices, all resident; each layer's three ops use 8 random experts, as decoding does: begin, wait,
-//                   release and end, the first with the slices that follow
-//   Evicting/N      the same with slots for a quarter of them: most are absent, and each read evicts another
-//   Streaming/S     all 128 experts of a tensor through S slots, as prefill does
+//   - AllResident/N: N slices, all cached. Each layer's three operations use 8 random experts, as in decode: begin,
+//     wait, release and end; the first operation also passes the following slices.
+//   - Evicting/N: the same with slots for a quarter of the slices. Most slices are absent, and each read evicts another
+//     slice.
+//   - Streaming/S: all 128 experts of a tensor through S slots, as in prefill.
 //
-// items_per_second counts slices. No slot is ever touched, so the arena costs address space only.
+// items_per_second counts slices. No slot is ever touched, so the arena only takes addresses.
 #include "store/store.h"
 
 #include <benchmark/benchmark.h>
@@ -49,7 +50,7 @@ ModelLayout make_layout(uint32_t tensors) {
     return layout;
 }
 
-// Every request is complete when it is polled.
+// Every request is complete at the next poll.
 class InstantReader : public Reader {
   public:
     void submit(std::span<const ReadRequest> requests) override {
@@ -86,7 +87,8 @@ void run_batch(ExpertStore &store, std::span<const SliceIndex> demanded, std::sp
     store.end();
 }
 
-// What one layer's ops ask for: top_k distinct random experts of its first tensor, and the same of the other two.
+// The demand of one layer's operations: top_k distinct random experts of its first tensor, and the same experts of the
+// other two.
 struct LayerDemand {
     std::array<SliceIndex, 3 * top_k> slices;
     [[nodiscard]] std::span<const SliceIndex> op(size_t i) const { return {slices.data() + i * top_k, top_k}; }

@@ -1,9 +1,9 @@
-// take_memory: a neighbour in a cgroup, for bench/neighbour.sh.
+// take_memory: takes memory in a cgroup, for bench/neighbour.sh.
 //
 //   take_memory MIB MIB_PER_S
 //
-// takes so much memory at that rate without a look at others (all at once for 0), keeps it for a second, prints the
-// rate it reached, and ends.
+// Takes MIB MiB of memory at the given rate (0: all at once), whatever the usage of the cgroup is. Keeps it for one
+// second, prints the rate it reached, and ends.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr uint64_t mebibyte = uint64_t{1} << 20;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Small pages, so that they are taken one after the other.
+// Small pages, so that memory is taken page by page.
 char *map(uint64_t bytes) {
     void *memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
         if (argc == 3) {
             return take(std::stoull(argv[1]) * mebibyte, std::stoull(argv[2]) * mebibyte);
         }
-    } catch (const std::exception &) { // no numbers
+    } catch (const std::exception &) { // the arguments are not numbers
     }
     std::fputs("usage: take_memory MIB MIB_PER_S\n", stderr);
     return 2;

@@ -1,9 +1,9 @@
-// touched_slices: what the prompt of a recorded trace needs of a model, each slice once.
+// touched_slices: the slices of a model that the prompt of a recorded trace needs, each counted once.
 //
 //   touched_slices MODEL TRACE
 //
-// prints how many tokens the prompt has, how many distinct slices their routes touch, the bytes of those, and the bytes
-// of their windows: the whole blocks that have to be read for them.
+// Prints the number of tokens in the prompt, the number of distinct slices that their routes use, the bytes of these
+// slices, and the bytes of their windows, which is the size of the reads.
 #include "base/error.h"
 #include "lab/trace/trace.h"
 #include "layout/layout.h"
@@ -18,7 +18,8 @@ namespace {
 
 using namespace larder;
 
-// The experts of a routed layer that the tokens of the prompt were routed to. None for those that were not evaluated.
+// The experts of a routed layer that the tokens of the prompt use. Tokens that were not evaluated in this layer have
+// none.
 std::set<uint32_t> experts_of(const RoutingTrace &trace, size_t layer) {
     std::set<uint32_t> experts;
     for (const TraceToken &token : trace.tokens) {

@@ -1,4 +1,4 @@
-# How larder's modules and tests are declared.
+# Functions that declare larder's modules and tests.
 add_library(larder_flags INTERFACE)
 target_compile_options(larder_flags INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor)
 if(LARDER_WERROR)
@@ -10,8 +10,8 @@ if(LARDER_SANITIZE)
 endif()
 target_include_directories(larder_flags INTERFACE "${CMAKE_SOURCE_DIR}/src")
 
-# larder_module(FOLDER USES folders... LINK libraries... LINK_PRIVATE libraries...): static library of src/FOLDER/*.cpp.
-# The library of lab/trace is larder_lab_trace.
+# larder_module(FOLDER USES folders... LINK libraries... LINK_PRIVATE libraries...): a static library of
+# src/FOLDER/*.cpp. The library of lab/trace is larder_lab_trace.
 function(larder_module folder)
   cmake_parse_arguments(arg "" "" "USES;LINK;LINK_PRIVATE" ${ARGN})
   string(REPLACE "/" "_" name ${folder})
@@ -25,8 +25,8 @@ function(larder_module folder)
   target_link_libraries(larder_${name} PUBLIC ${arg_LINK} PRIVATE ${arg_LINK_PRIVATE})
 endfunction()
 
-# larder_test(FOLDER LINK targets... LABELS labels... TIMEOUT seconds): tests/FOLDER/*.cpp as one GoogleTest program. That
-# of lab/trace is trace_test.
+# larder_test(FOLDER LINK targets... LABELS labels... TIMEOUT seconds): a GoogleTest program of tests/FOLDER/*.cpp. The
+# program of lab/trace is trace_test.
 function(larder_test folder)
   cmake_parse_arguments(arg "" "TIMEOUT" "LINK;LABELS" ${ARGN})
   get_filename_component(name ${folder} NAME)
@@ -41,7 +41,7 @@ function(larder_test folder)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  # Waiting threads that spin would only take the cores from those that work, on a machine that does other things too.
+  # Waiting threads that spin would take cores from working threads if the machine is busy.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
                        ENVIRONMENT OMP_WAIT_POLICY=passive)
 endfunction()

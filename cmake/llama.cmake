@@ -1,6 +1,6 @@
-# Finds (builds once, if need be) llama.cpp and offers it as three targets:
+# Finds llama.cpp, or builds it once if necessary, and provides three targets:
 #   larder_ggml_headers          public headers of ggml and llama.cpp
-#   larder_ggml_private_headers  the same with the few private headers of ggml's CPU backend that src/compute includes
+#   larder_ggml_private_headers  the same, and the few private headers of ggml's CPU backend that src/compute includes
 #   larder_llama                 headers and static libraries: llama.cpp's common, llama, ggml
 set(larder_llama_env "CXX=${CMAKE_CXX_COMPILER}")
 if(LARDER_LLAMA_DIR)
@@ -30,7 +30,7 @@ target_link_libraries(larder_ggml_private_headers INTERFACE larder_ggml_headers)
 target_include_directories(larder_ggml_private_headers SYSTEM INTERFACE
   "${llama_src}/ggml/src" "${llama_src}/ggml/src/ggml-cpu")
 
-# common's own headers want the nlohmann/json that they were built with.
+# The headers of common need the version of nlohmann/json that they were built with.
 add_library(larder_llama INTERFACE)
 target_include_directories(larder_llama SYSTEM INTERFACE
   "${llama_src}/common" "${llama_src}/src" "${llama_src}/vendor")

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Format, layering and static analysis. Needs the release build: its compile commands, and what each file includes.
+# Checks format, layering and clang-tidy. Needs the release build: its compile commands, and its list of the headers
+# that each file includes.
 #
-# clang-tidy takes seconds a file, so a file that passed is not looked at again until it, a header of larder that it
-# includes, or .clang-tidy has changed: the passes are kept in the cache folder as empty files named by those contents.
+# clang-tidy takes seconds per file. So a file that passed is not checked again until the file, one of larder's headers
+# that it includes, or .clang-tidy changes. Each pass is stored in the cache folder as an empty file, named by the hash
+# of these contents.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +18,7 @@ export passes="${XDG_CACHE_HOME:-$HOME/.cache}/larder/tidy"
 export build=build/release
 mkdir -p "$passes"
 
-key_of() { # source file -> hash of all of larder's text that makes its meaning
+key_of() { # source file -> hash of all larder files that affect its check
     local object
     object=$(ninja -C "$build" -t query "$PWD/$1" 2>/dev/null | grep -oE '[^ ]*\.cpp\.o$' | head -n 1)
     {

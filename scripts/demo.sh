@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs the small trained model of models/ with an arena of a sixth of its experts, and compares its logits with stock
-# llama.cpp's. What the comparison found stays in demo-ab-test.json in the build folder.
+# llama.cpp's. The result of the comparison is written to demo-ab-test.json in the build folder.
 #
 #   scripts/demo.sh [--big] [BUILD]
 #
-# --big  goes on with a model of 620 MB in 200 MB. Its weights are random (larder-make-model), so that what it says is
-#        noise; what it shows is that a model three times the budget runs inside it, with the same bits. Removed afterwards.
+# --big  also runs a model of 620 MB with a budget of 200 MB. Its weights are random (larder-make-model), so its text is
+#        noise. It shows that a model of three times the budget runs within it, with the same bits. The model is removed
+#        afterwards.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 big=false build="$root/build/release"

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Fetches, checks and builds the llama.cpp that larder links, once per machine, and prints where it is.
+# Fetches, checks and builds the llama.cpp that larder links, once per machine, and prints its folder.
 #
-#   scripts/llama.sh            build if needed; the last line of standard output is the folder
+#   scripts/llama.sh            builds if necessary; the last line of standard output is the folder
 #   LARDER_LLAMA_DIR=DIR scripts/llama.sh   the same from your own checkout of llama.cpp v0.5.0
 #
-# The result lives in ${XDG_CACHE_HOME:-~/.cache}/larder/llama-KEY with
+# The result is in ${XDG_CACHE_HOME:-~/.cache}/larder/llama-KEY:
 #   src/   the sources that were built (larder includes a few of their private headers)
 #   lib/   static libraries
-# KEY is a hash of everything that went in: package, this script, compiler, instruction set of the CPU. Sources that only
-# larder's tests compile (src/tests/) are no part of it: they are added to a folder that is built already.
+# KEY is a hash of all inputs: the package or checkout, the functions of this script that unpack and build it, the
+# compiler, and the instruction set of the CPU. Sources that only larder's tests compile (src/tests/) are not part of
+# it: they are added to a folder that is already built.
 set -euo pipefail
 
-# llama.cpp v0.5.0 is taken out of this npm package, which ships it whole as a git bundle, beside one upstream pull
-# request as a diff that we need too (models built from user-supplied data may lack optional tensors).
+# llama.cpp v0.5.0 comes from this npm package, which contains it as a git bundle. The package also contains an upstream
+# pull request as a diff that larder needs: models that are built from user-supplied data may lack optional tensors.
 package="node-llama-cpp"
 version="3.22.1"
 package_sha512="6e5b488a9b9699cd76dc7eed30880318a4ac4ab866865418795502e3c5d38d55bb5c624988927209d95333343f2e25a83e4183a5c2f816f883a60c3ba9f4e20f"
@@ -25,9 +26,9 @@ die() { say "error: $*"; exit 1; }
 cxx="${CXX:-c++}"
 command -v "$cxx" >/dev/null || die "no C++ compiler '$cxx'; run scripts/setup.sh"
 
-# -march=native differs by machine, so what it means here is part of the key.
+# -march=native depends on the machine, so the instruction sets that it enables are part of the key.
 native_isa() { "$cxx" -march=native -dM -E -x c++ /dev/null | grep -E '__(SSE|AVX|FMA|F16C|BMI|ARM|AARCH)' | sort; }
-own_sources_id() { # of a checkout: where it is, and every source file's size and time
+own_sources_id() { # of a checkout: its path, and the size and time of every source file
     echo "$LARDER_LLAMA_DIR"
     (cd "$LARDER_LLAMA_DIR" && find CMakeLists.txt cmake common ggml include src vendor -type f -printf '%p %s %T@\n' | sort)
 }
@@ -55,10 +56,10 @@ fetch_package() {
     echo "$tarball"
 }
 
-# What of llama.cpp's tree the build and the tests need.
+# The parts of llama.cpp's tree that the build and the tests need.
 parts=(CMakeLists.txt LICENSE licenses AUTHORS cmake common ggml include src vendor models/ggml-vocab-gpt-2.gguf)
 
-unpack() { # package -> $home/src, with only what the build and the tests need
+unpack() { # package -> $home/src, with only `parts`
     local tarball=$1 work
     work=$(mktemp -d "$cache/unpack.XXXXXX")
     tar -xzf "$tarball" -C "$work" package/llama/gitRelease.bundle package/llama/patches
@@ -73,7 +74,7 @@ unpack() { # package -> $home/src, with only what the build and the tests need
     rm -rf "$work"
 }
 
-copy_own() { # the user's checkout -> $home/src, with the diff if it has it not
+copy_own() { # the user's checkout -> $home/src, with the diff applied if it is missing
     rm -rf "$home/src"
     mkdir -p "$home/src"
     (cd "$LARDER_LLAMA_DIR" && tar -c "${parts[@]}") | tar -x -C "$home/src"
@@ -102,7 +103,7 @@ build() {
 }
 
 # llama.cpp's program that makes a tiny model of each architecture, and the loader that it was written for: without the
-# diff, under which a model that is made of settings alone lacks all optional tensors.
+# diff, because with it a model that is built from settings alone lacks all optional tensors.
 add_test_parts() { # to $home/src/tests
     local tests="$home/src/tests" program=tests/test-llama-archs.cpp loader=src/llama-model-loader.cpp tarball work
     mkdir -p "$tests"
@@ -140,7 +141,7 @@ tests_done="$home/src/tests/done-$(declare -f add_test_parts | sha256sum | cut -
 mkdir -p "$home"
 if [ ! -f "$home/done" ] || [ ! -f "$tests_done" ]; then
     exec 9>"$home/lock"
-    flock 9 # two configures at once would build into the same folder
+    flock 9 # two configure runs at once would build in the same folder
 fi
 if [ ! -f "$home/done" ]; then
     if [ -n "${LARDER_LLAMA_DIR:-}" ]; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds and runs the unit tests under AddressSanitizer with UBSan, and under ThreadSanitizer.
 #
-# Only larder's own code is instrumented; llama.cpp comes from the cache as it is. OpenMP's barriers are invisible to
-# TSan, so that the op's tests run on one thread there; races are looked for in the store's tests, which use plain threads.
+# Only larder's own code is instrumented; llama.cpp comes from the cache. TSan does not see OpenMP's barriers, so there
+# the tests of the expert multiplication run on one thread. The store's tests, which use plain threads, find data races.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for preset in asan tsan; do

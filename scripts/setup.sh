@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing larder needs and this machine lacks. As root it installs; otherwise it prints the one
-# command to run. Does nothing, quickly, when nothing is missing.
+# Installs the packages that building and testing larder needs and that are missing. As root it installs them; otherwise
+# it prints the command to run. Does nothing if nothing is missing.
 set -euo pipefail
 
 packages=(
@@ -16,7 +16,7 @@ if ! command -v dpkg-query >/dev/null; then
     exit 0
 fi
 
-has() { # a tool that is there by other means than its package is as good
+has() { # a tool may also be installed without its package
     case $1 in
     npm) command -v npm >/dev/null ;;
     cmake) command -v cmake >/dev/null && cmake --version | awk 'NR==1 { split($3, v, "."); exit !(v[1] > 3 || v[2] >= 25) }' ;;

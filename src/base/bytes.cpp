@@ -13,7 +13,7 @@ namespace larder {
 
 namespace {
 
-// The factor of a unit ("", "k", "kb", "kib", ... in any case), or 0 for an unknown one.
+// The number of bytes of a unit ("", "k", "kb", "kib", in any case); 0 for an unknown unit.
 uint64_t unit_factor(std::string_view unit) {
     if (unit.empty() || unit == "B" || unit == "b") {
         return 1;

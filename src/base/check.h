@@ -1,7 +1,8 @@
-// check.h — always-on checks of larder's own invariants.
+// check.h — checks of larder's own invariants.
 //
-// LARDER_CHECK is for what only a bug in larder can break; what the world can break is an Error (error.h). It stays on
-// in release builds: a wrong slot is a wrong token, and stopping is better than that.
+// LARDER_CHECK is for conditions that only a bug in larder can violate. Conditions that users, files or the system can
+// cause are an Error (error.h). The checks stay on in release builds: a wrong slot would give a wrong token, so the
+// process ends instead.
 #pragma once
 
 namespace larder {

@@ -25,7 +25,7 @@ std::string printable(std::string_view text) {
 }
 
 std::string printable(std::string_view text, size_t characters_max) {
-    constexpr size_t character_bytes_max = 4; // of UTF-8; what is not UTF-8 is cut by its bytes
+    constexpr size_t character_bytes_max = 4; // of UTF-8; text that is not UTF-8 is limited by its bytes
     size_t end = 0;
     for (size_t characters = 0; end < text.size(); end++) {
         const bool begins_character = (static_cast<unsigned char>(text[end]) & 0xC0U) != 0x80U;

@@ -1,7 +1,7 @@
-// file_identity.h — which file a descriptor or a path leads to, and in which state.
+// file_identity.h — identifies a file and its state, by descriptor or by path.
 //
-// Two equal identities are the same bytes as far as the kernel can tell: a replaced file has another inode, a file that
-// was written to has another ctime, whatever was done to its mtime.
+// Equal identities mean equal bytes as far as the kernel can report: a replaced file has another inode, and a write
+// changes the ctime even if the mtime is set back afterwards.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,19 @@ struct FileIdentity {
     uint64_t bytes = 0;
     int64_t modified_ns = 0; // mtime, nanoseconds since the epoch
     int64_t changed_ns = 0;  // ctime; no program can set it
-    uint64_t links = 0;      // names the file has
+    uint64_t links = 0;      // number of hard links
 
     bool operator==(const FileIdentity &) const = default;
 };
 
-// Of an open descriptor; of the file at the end of `path`'s links. None if the kernel refuses, errno says why.
+// The identity of an open file, or of the file at `path` (symbolic links are followed). None if the system call fails;
+// errno then has the cause.
 std::optional<FileIdentity> identity_of(int fd);
 std::optional<FileIdentity> identity_of(const std::string &path);
 
-// Whether a file that was `before` may hold other bytes `now`. A name that was made or removed (a file that is deleted
-// or replaced while a descriptor holds it open) changes the ctime too, and no byte; a change that leaves everything but
-// the ctime as it was may be a write whose mtime was set back.
+// Whether a file that had the identity `before` may contain other bytes `now`. Adding or removing a hard link (also
+// deleting or replacing a file that is still open) changes the ctime and the number of links, but no byte. If only the
+// ctime changed, a write may have happened whose mtime was set back.
 bool may_hold_other_bytes(const FileIdentity &before, const FileIdentity &now);
 
 } // namespace larder

@@ -7,7 +7,7 @@
 
 namespace larder {
 
-// Closes its descriptor once, when it goes. Move-only. -1 means none.
+// Closes its descriptor in the destructor. Move-only. -1 means no descriptor.
 class UniqueFd {
   public:
     UniqueFd() = default;

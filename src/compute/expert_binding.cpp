@@ -1,4 +1,4 @@
-// Which expert tensor is whose, and what multiplies it.
+// Maps expert tensors to their slices and kernels.
 #include "base/check.h"
 #include "compute/compute.h"
 #include "compute/expert_weights.h"
@@ -18,12 +18,12 @@ namespace larder {
 
 namespace {
 
-// Asks ggml what it would do with each expert tensor, once for each type of weight.
+// Asks ggml how it would store each expert tensor, and chooses the kernel once for each type of weights.
 class KernelChooser {
   public:
     KernelChooser(const ModelLayout &layout, Kernels kernels) : layout_(layout), kernels_(kernels) {}
 
-    // Null: the tensor stays plain, in stock llama.cpp too.
+    // Null: the tensor stays plain, as in stock llama.cpp.
     const RepackedKernel *operator()(const ExpertTensor &tensor) {
         const TensorInfo &info = layout_.tensors[tensor.tensor];
         const auto type = static_cast<ggml_type>(info.type);
@@ -97,7 +97,7 @@ class ExpertBinding::Impl {
         }
         scratch_.multiplied = std::vector<std::atomic<bool>>(n_expert_max);
         scratch_.chunks_left = std::vector<std::atomic<uint32_t>>(n_expert_max);
-        // Room for the siblings of a tensor: a MoE layer has at most 5 expert tensors, see describe().
+        // Space for the siblings of a tensor: a MoE layer has at most 5 expert tensors, see describe().
         scratch_.demanded.reserve(n_expert_max);
         scratch_.demanded_expert.reserve(n_expert_max);
         scratch_.demanded_rows.reserve(n_expert_max);

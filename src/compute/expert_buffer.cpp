@@ -1,4 +1,4 @@
-// The buffer type of routed experts: addresses without memory.
+// The buffer type for routed experts: addresses without memory.
 #include "base/check.h"
 #include "compute/compute.h"
 #include "compute/expert_weights.h"
@@ -55,8 +55,8 @@ class ExpertBufferType final : public ggml::cpu::extra_buffer_type {
     ExpertTraits traits_;
 };
 
-// llama.cpp asks ggml for the extra buffer types it may choose from, and the answer is made once. Made before ours are
-// there, it does not have them: they are for those who name them.
+// llama.cpp asks ggml for the extra buffer types that it may choose from. ggml builds this list once. Requesting it
+// before larder's types are registered keeps them out of the list: they are used only where an override names them.
 void settle_llamas_choice() {
     using GetExtra = ggml_backend_buffer_type_t *(*)(ggml_backend_dev_t);
     const auto get = reinterpret_cast<GetExtra>(

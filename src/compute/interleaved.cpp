@@ -33,8 +33,8 @@ constexpr RepackedKernel q8_k_eight(ggml_type type, RepackedKernel::Multiply gem
     return {type, GGML_TYPE_Q8_K, gemv, gemm, ggml_quantize_mat_q8_K_4x8};
 }
 
-// Named by ggml: weights, rows of a group x bytes of a row taken at a time. Activations for gemm are shuffled by the
-// same number of bytes.
+// ggml's names contain: type of the weights, rows in a group x bytes of a row that are interleaved at a time.
+// Activations for gemm are interleaved by the same number of bytes.
 const std::array kernels = {
     q8_0_eight(GGML_TYPE_Q4_0, ggml_gemv_q4_0_8x8_q8_0, ggml_gemm_q4_0_8x8_q8_0),
     q8_0_eight(GGML_TYPE_Q4_0, ggml_gemv_q4_0_4x8_q8_0, ggml_gemm_q4_0_4x8_q8_0),
@@ -58,7 +58,7 @@ const std::array kernels = {
 
 ggml_backend_dev_t cpu() { return ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0); }
 
-// Through which ggml is asked to repack. What it repacks need not lie in it.
+// The buffer through which ggml repacks. The repacked bytes need not be inside it.
 ggml_backend_buffer_t repack_buffer() {
     static const ggml_backend_buffer_ptr buffer(
         ggml_backend_buft_alloc_buffer(ggml_backend_cpu_repack_buffer_type(), 64));
@@ -89,7 +89,8 @@ std::vector<float> some_numbers(size_t n, uint32_t seed) {
 
 bool same_bits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
-// One MUL_MAT_ID as stock runs it: two experts in the repack buffer, a few tokens that all chose the second one.
+// One MUL_MAT_ID as stock llama.cpp runs it: two experts in the repack buffer, and a few tokens that all use the
+// second.
 class Trial {
   public:
     static constexpr int64_t in = 512;
@@ -187,7 +188,7 @@ const RepackedKernel *find_repacked_kernel(ggml_type type) {
 
 void *repack_traits_of(ggml_type type, int64_t in, int64_t rows) {
     ggml_tensor matrix = rows_at(type, in, rows, nullptr);
-    ggml_backend_buffer_init_tensor(matrix.buffer, &matrix); // chooses, by type and rows
+    ggml_backend_buffer_init_tensor(matrix.buffer, &matrix); // chooses the traits by type and number of rows
     return matrix.extra;
 }
 

@@ -1,5 +1,5 @@
-// Experts in a mapping of the file: a buffer type for addresses that are known later, and a look at the routes on the
-// way to ggml's own multiplication.
+// Experts in a file mapping: a buffer type whose tensors get their addresses later, and a hook that reports the
+// router's choices before ggml's own multiplication.
 #include "base/check.h"
 #include "compute/compute.h"
 #include "compute/op_view.h"
@@ -25,7 +25,7 @@ namespace {
 void get_bytes(ggml_backend_buffer_t /*buffer*/, const ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     std::memcpy(data, static_cast<const char *>(tensor->data) + offset, size);
 }
-// llama.cpp gives each tensor an address in the buffer before it tells of it; the real one comes then.
+// llama.cpp gives each tensor an address in the buffer. bind() replaces it.
 ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size) {
     return reserve_buffer(type, size, get_bytes);
 }
@@ -36,13 +36,13 @@ bool type_is_host(ggml_backend_buffer_type_t /*type*/) { return true; }
 
 class Looker;
 
-// What hangs on the `extra` of an expert tensor in a mapping.
+// The data that `extra` of a mapped expert tensor points to.
 struct Seen {
     Looker *looker;
     const ExpertTensor *tensor;
 };
 
-// Tells what the router chose.
+// Reports the choices of the router.
 class Looker {
   public:
     Looker(const ModelLayout &layout, OnRoute on_route) : on_route_(std::move(on_route)) {
@@ -53,9 +53,10 @@ class Looker {
         }
     }
 
-    [[nodiscard]] std::span<Seen> all() { return seen_; } // as in the layout's expert_tensors
+    [[nodiscard]] std::span<Seen> all() { return seen_; } // in the order of the layout's expert_tensors
 
-    // All expert tensors of a MoE layer are multiplied with the same ids: one of them, always the same, tells.
+    // All expert tensors of a MoE layer are multiplied with the same ids, so only one of them, always the same,
+    // reports.
     void look_at(const ExpertTensor &tensor, ggml_tensor *op) noexcept {
         const ExpertTensor *&leader = leaders_[tensor.moe_layer];
         if (leader == nullptr) {
@@ -74,7 +75,7 @@ class Looker {
                 }
             }
         } catch (const std::bad_alloc &) {
-            return; // nobody hears of this route; what is computed does not depend on it
+            return; // the route is not reported; the result does not depend on it
         }
         on_route_(tensor.moe_layer, static_cast<uint32_t>(ids->ne[0]), route_);
     }
@@ -91,7 +92,7 @@ bool is_ours(const ggml_tensor *op) {
            op->src[0]->buffer->buft == mapped_buffer_type();
 }
 
-// Declines to compute, after a look: ggml goes on with its own op, and sizes its own work memory.
+// Reports the route and declines to compute: ggml then runs its own operation with its own work buffer.
 class LookingTraits final : public ggml::cpu::tensor_traits {
   public:
     bool work_size(int /*n_threads*/, const ggml_tensor * /*op*/, size_t & /*size*/) override { return false; }
@@ -135,7 +136,7 @@ class MappedExperts::Impl {
                 return nullptr;
             }
             tensor->extra = &seen;
-            tensor->data = const_cast<void *>(address_of_(*seen.tensor)); // ggml knows no read-only data
+            tensor->data = const_cast<void *>(address_of_(*seen.tensor)); // ggml has no type for read-only data
             return seen.tensor;
         }
         return nullptr;
@@ -155,7 +156,7 @@ ggml_backend_buffer_type *mapped_buffer_type() {
         &context,
     };
     static const bool registered = [] {
-        expert_buffer_type(); // settles what llama.cpp may choose from
+        expert_buffer_type(); // builds llama.cpp's list of buffer types first
         ggml_backend_cpu_get_extra_buffer_types().push_back(&type);
         return true;
     }();

@@ -19,26 +19,26 @@ namespace larder {
 
 namespace {
 
-// Rows of a slice that are handed to a thread at a time.
+// Rows of a slice that a thread takes at a time.
 constexpr int64_t chunk_rows = 64;
 static_assert(chunk_rows % repack_rows_min == 0);
 constexpr size_t section_alignment = 64;
 
-// Where things lie in the op's work memory. The quantised activations come first: ggml's panel kernel expects them
-// there.
+// Offsets in the operation's work buffer. The quantised activations come first, because ggml's panel kernel expects
+// them there.
 struct WorkLayout {
     size_t row_begin = 0; // uint32_t [n_expert + 1]: the uses of expert e are rows[row_begin[e] .. row_begin[e + 1])
     size_t row_fill = 0;  // uint32_t [n_expert]
     size_t rows = 0;      // RowUse [top-k * tokens]
     size_t unread = 0;    // bool [tokens]
-    size_t tokens = 0;    // int32_t [tokens]: those that are unread
+    size_t tokens = 0;    // int32_t [tokens]: the unread tokens
     size_t panels = 0;
     size_t scratch = 0; // [n_threads]
     size_t scratch_bytes = 0;
     size_t total = 0;
 };
 
-// Fewer tokens than gemm takes rows cannot fill a group of them.
+// gemm needs groups of four rows, so it is not used for fewer tokens.
 ProductKind product_kind(const ggml_tensor *op) {
     const ExpertWeights &weights = *static_cast<const ExpertWeights *>(op->src[0]->extra);
     return {weights.kernel, weights.repack_traits, weights.kernel != nullptr && weights.gemm && op->src[2]->ne[1] >= 4};
@@ -72,11 +72,11 @@ WorkLayout work_layout(int n_threads, const ggml_tensor *op) {
     }
     at.scratch_bytes = align_up(SliceProduct::scratch_bytes(weights, kind), section_alignment);
     at.scratch = section(static_cast<size_t>(n_threads) * at.scratch_bytes);
-    at.total = end + section_alignment; // the work memory itself may be aligned to less
+    at.total = end + section_alignment; // the work buffer may have a smaller alignment
     return at;
 }
 
-// One run of the op, as one thread sees it.
+// One run of the operation, from the view of one thread.
 class Run {
   public:
     Run(ggml_compute_params *params, ggml_tensor *op)
@@ -94,7 +94,7 @@ class Run {
             store_.start_reads();
         }
         multiply_chunks();
-        if (scratch_.threads_left.fetch_sub(1, std::memory_order_acq_rel) == 1) { // ggml lets nobody past its node yet
+        if (scratch_.threads_left.fetch_sub(1, std::memory_order_acq_rel) == 1) { // others wait at the end of the node
             zero_unread_slices();
             store_.end();
             report_unread();
@@ -122,8 +122,8 @@ class Run {
         LARDER_CHECK(at.total <= params->wsize);
     }
 
-    // The expert to multiply with; negative if there is none. Ids may come from the file (token-id routing), so that
-    // one beyond the model's experts is no bug of ours.
+    // The expert to multiply with; negative if there is none. Ids may come from the file (token-id routing), so an id
+    // beyond the model's experts is not a bug in larder.
     [[nodiscard]] int32_t expert_of(int64_t k, int64_t token) const {
         const int32_t id = view_.id(k, token);
         return id < weights_->ne[2] ? id : -1;
@@ -162,7 +162,7 @@ class Run {
         }
     }
 
-    // Thread 0: a use without an expert to multiply with. A negative id means that the router chose none.
+    // Thread 0: handles a use without an expert. A negative id means that the router chose none.
     void leave_out(RowUse use) {
         zero(use);
         const int32_t id = view_.id(use.k, use.token);
@@ -174,7 +174,7 @@ class Run {
 
     void zero(RowUse use) { std::memset(view_.output(use), 0, static_cast<size_t>(op_->ne[0]) * sizeof(float)); }
 
-    // The last thread. No other one writes to these rows: they belong to slices that were not multiplied.
+    // Called by the last thread. No other thread writes to these rows, because their slices were not multiplied.
     void zero_unread_slices() {
         for (size_t i = 0; i < scratch_.demanded.size(); i++) {
             if (scratch_.multiplied[i].load(std::memory_order_relaxed)) {
@@ -199,7 +199,8 @@ class Run {
         }
     }
 
-    // Thread 0: begins the batch. The first op of a MoE layer also names the slices of the layer's other ops.
+    // Thread 0: begins the batch. The first operation of a MoE layer also names the slices for the layer's other
+    // operations.
     void demand_slices() {
         scratch_.demanded.clear();
         scratch_.demanded_expert.clear();
@@ -241,7 +242,7 @@ class Run {
         scratch_.on_route(expert_weights_.tensor->moe_layer, static_cast<uint32_t>(ids_->ne[0]), scratch_.route);
     }
 
-    // Thread 0, before the barrier that lets the others at it.
+    // Thread 0, before the barrier at which the other threads wait.
     void hand_out_chunks() {
         for (size_t i = 0; i < scratch_.demanded.size(); i++) {
             scratch_.chunks_left[i].store(chunks_per_slice_, std::memory_order_relaxed);
@@ -251,10 +252,11 @@ class Run {
         scratch_.threads_left.store(params_->nth, std::memory_order_relaxed);
     }
 
-    // All threads: activations to the type the kernel wants. Blocks are independent, so whole rows give stock's bits.
+    // All threads: converts activations to the input type of the kernel. Blocks are independent, so the result equals
+    // stock's for any distribution of rows.
     void quantise_input() {
         if (kind_.gemm) {
-            ggml_barrier(params_->threadpool); // until the rows are grouped
+            ggml_barrier(params_->threadpool); // wait until the rows are grouped
             for (uint32_t e = static_cast<uint32_t>(params_->ith); e < weights_->ne[2];
                  e += static_cast<uint32_t>(params_->nth)) {
                 product_.quantise_uses(uses_of(e), row_begin_[e]);
@@ -298,8 +300,8 @@ class Run {
                           std::min(begin + chunk_rows, weights_->ne[1]));
     }
 
-    // ggml's panel kernel splits the rows of a slice by thread number: part i of n is run as if by thread i of n. It
-    // keeps decoded weights in the panel of that thread number, which must be this thread's own.
+    // ggml's panel kernel distributes the rows of a slice by thread number: part i of n is computed as if by thread i
+    // of n. It stores decoded weights in the panel of that thread number, which must be this thread's own memory.
     void multiply_panels(const ReadySlice &slice, std::span<const RowUse> uses, int part, int parts) {
         ggml_compute_params as_part = *params_;
         as_part.ith = part;

@@ -1,4 +1,4 @@
-// mul_mat_id.h — ggml's MUL_MAT_ID on weights that a store streams (private to compute).
+// mul_mat_id.h — MUL_MAT_ID with weights from a store (private to compute).
 //
 //   dst[:, k, t] = slice(ids[k, t]) * src1[:, k % ne11, t]      for every token t and chosen expert k
 //
@@ -13,10 +13,10 @@ struct ggml_compute_params;
 
 namespace larder {
 
-// Bytes of work memory the op needs (shared by all threads).
+// The size of the work buffer that all threads share, in bytes.
 size_t mul_mat_id_work_size(int n_threads, const ggml_tensor *op);
 
-// Runs this thread's share. Called on every compute thread; synchronises them with ggml's barrier.
+// Does this thread's part. Called on every compute thread; synchronises them with ggml's barrier.
 void mul_mat_id(ggml_compute_params *params, ggml_tensor *op);
 
 } // namespace larder

@@ -1,4 +1,4 @@
-// op_view.h — a MUL_MAT_ID's tensors by rows (private to compute).
+// op_view.h — access to the tensors of a MUL_MAT_ID by rows (private to compute).
 #pragma once
 
 #include "ggml.h"
@@ -8,8 +8,8 @@
 
 namespace larder {
 
-// One use of an expert: the place k among a token's chosen experts, and the token. Two int32 in this order, as ggml's
-// panel kernel reads them.
+// One use of an expert: the index k among the token's chosen experts, and the token. Two int32 in this order, because
+// ggml's panel kernel reads them so.
 struct RowUse {
     int32_t k;
     int32_t token;
@@ -29,7 +29,7 @@ class OpView {
                                          static_cast<size_t>(use.token) * op_->nb[2]);
     }
 
-    // All tokens share a row of src1, or each of their uses has its own. Rows are numbered token after token.
+    // src1 has one row for all uses of a token, or one row per use. Rows are numbered token by token.
     [[nodiscard]] int64_t input_rows() const { return input_->ne[1] * input_->ne[2]; }
     [[nodiscard]] int64_t input_row_of(RowUse use) const { return use.k % input_->ne[1] + use.token * input_->ne[1]; }
     [[nodiscard]] const char *input(int64_t row) const {

@@ -1,4 +1,4 @@
-// A host buffer type that llama.cpp leaves plain.
+// A host buffer type whose tensors llama.cpp does not repack.
 #include "compute/compute.h"
 
 #include "ggml-backend-impl.h"

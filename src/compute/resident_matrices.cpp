@@ -1,4 +1,5 @@
-// Resident matrices in repacked form: in ggml's own buffer type, and in one of ours for those that are read plain too.
+// Repacked resident matrices: in ggml's own buffer type, and in larder's buffer type for matrices that are also read
+// plain.
 #include "base/bytes.h"
 #include "base/check.h"
 #include "compute/compute.h"
@@ -24,7 +25,7 @@ char *repacked_copy(const ggml_tensor *tied) {
     return static_cast<char *>(tied->data) + align_up(ggml_nbytes(tied), copy_alignment);
 }
 
-// The op with the repacked copy in the place of its weights, as ggml's own traits want it.
+// The operation with the repacked copy as its weights, in the form that ggml's traits require.
 struct RepackedOp {
     explicit RepackedOp(const ggml_tensor *of) : op(*of), weights(*of->src[0]) {
         weights.data = repacked_copy(&weights);
@@ -55,7 +56,7 @@ class TiedBufferType final : public ggml::cpu::extra_buffer_type {
     bool supports_op(ggml_backend_dev_t /*device*/, const ggml_tensor *op) override {
         return op->op == GGML_OP_GET_ROWS || is_product(op);
     }
-    // What has no traits of ours is ggml's own op, on the plain bytes.
+    // Without traits, ggml runs its own operation on the plain bytes.
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override {
         return is_product(op) ? &traits_ : nullptr;
     }
@@ -97,7 +98,7 @@ ggml_backend_buffer_type *tied_buffer_type() {
     return &type;
 }
 
-// A few rows at a time, so that in place of them no second matrix is needed.
+// Repacks a few rows at a time, so that repacking in place needs no second matrix.
 void repack_resident(ggml_tensor *tensor) {
     const ggml_backend_buffer_type *type = tensor->buffer->buft;
     const bool tied = type == tied_buffer_type();

@@ -10,10 +10,10 @@ namespace larder {
 
 namespace {
 
-// 16 rows of 2048 Q4_K weights are 18 KiB: they stay in the L1 cache while all uses pass over them.
+// 16 rows of 2048 Q4_K weights are 18 KiB: they stay in the L1 cache while all uses are multiplied with them.
 constexpr int64_t block_rows = 16;
-constexpr size_t gemm_rows = 4;      // activation rows that gemm takes at a time
-constexpr size_t gemm_uses_max = 64; // that one call of gemm gets
+constexpr size_t gemm_rows = 4;      // activation rows in a group for gemm
+constexpr size_t gemm_uses_max = 64; // maximum for one call of gemm
 
 } // namespace
 
@@ -90,7 +90,8 @@ void SliceProduct::multiply(char *slice, bool repack, std::span<const RowUse> us
     }
 }
 
-// Its output rows must lie at one distance from each other, which those of an expert's uses do not.
+// gemm writes output rows at a constant distance. The output rows of an expert's uses do not have one, so the results
+// are copied.
 void SliceProduct::multiply_gemm(const char *rows, std::span<const RowUse> fours, const char *input, int64_t begin,
                                  int64_t n) const {
     std::array<float, gemm_uses_max * block_rows> results;

@@ -1,11 +1,12 @@
-// slice_product.h — rows of one expert's slice times the activations of all tokens that chose it (private to compute).
+// slice_product.h — multiplies rows of one expert's slice with the activations of all tokens that use the expert
+// (private to compute).
 //
-// Three ways, by what a tensor's weights are (see docs/kernels.md):
-//   plain      one vec_dot for each output element, as stock's op
-//   repacked   gemv over groups of rows, as stock's op on its repack buffer; the slice's rows are repacked in place by
-//              whoever comes first
-//   fast       as repacked, but gemm for uses in groups of four: other last bits than either of stock's
-// In each, a block of rows stays in the L1 cache while all uses pass over it.
+// There are three paths (docs/kernels.md):
+//   - plain: one vec_dot for each output element, like stock's operation.
+//   - repacked: gemv over groups of rows, like stock's operation on its repack buffer. The first thread that uses rows
+//     of the slice repacks them in place.
+//   - fast: like repacked, but gemm for groups of four uses. The last bits differ from both of stock's paths.
+// On each path some rows of the slice stay in the L1 cache while all uses are multiplied with them.
 #pragma once
 
 #include "compute/interleaved.h"
@@ -18,31 +19,33 @@
 
 namespace larder {
 
-// What of an op's weights decides how they are multiplied.
+// The properties of an operation's weights that determine the path.
 struct ProductKind {
     const RepackedKernel *kernel = nullptr; // null: plain
     void *traits = nullptr;                 // of the repacked slice, for repack_rows()
-    bool gemm = false;                      // with a kernel only: fast
+    bool gemm = false;                      // only with a kernel: the fast path
 };
 
 class SliceProduct {
   public:
-    // Scratch that each thread needs.
+    // Scratch bytes for each thread.
     static size_t scratch_bytes(const ggml_tensor *weights, ProductKind kind);
 
-    // `quantised`: rows of the kernel's input type. For gemm one for each use, in the order of the experts' uses,
-    // written by quantise_uses(); else one for each row of src1, written by quantise_row().
+    // `quantised` has rows of the kernel's input type. For gemm: one row per use, in the order of the experts' uses,
+    // written by quantise_uses(). Otherwise: one row per row of src1, written by quantise_row().
     SliceProduct(const OpView &view, const ggml_tensor *weights, ProductKind kind, char *quantised, char *scratch);
 
     [[nodiscard]] static ggml_type input_type(const ggml_tensor *weights, ProductKind kind);
     [[nodiscard]] size_t input_row_bytes() const { return input_row_bytes_; }
 
     void quantise_row(int64_t row) const;
-    // The uses of one expert, of which the first is use number `first_use` of all. Whole fours are shuffled for gemm.
+    // Quantises the uses of one expert. `first_use` is the index of the first one among all uses. Whole groups of four
+    // are interleaved for gemm.
     void quantise_uses(std::span<const RowUse> uses, size_t first_use) const;
 
-    // Rows [begin, end) of the slice for `uses`, the first of which is number `first_use` of all. `begin` is a multiple
-    // of repack_rows_min; `repack`: the rows are still plain, and shall not be so afterwards.
+    // Computes rows [begin, end) of the slice for `uses`; `first_use` is the index of the first one among all uses.
+    // `begin` is a multiple of repack_rows_min. If `repack` is true, the rows are still plain and are repacked in
+    // place.
     void multiply(char *slice, bool repack, std::span<const RowUse> uses, size_t first_use, int64_t begin,
                   int64_t end) const;
 
@@ -55,7 +58,7 @@ class SliceProduct {
     const OpView &view_;
     const ggml_tensor *weights_;
     ProductKind kind_;
-    bool quantised_; // src1 is not of the type the kernel wants
+    bool quantised_; // src1 does not have the kernel's input type
     size_t input_row_bytes_;
     char *quantised_rows_;
     char *scratch_;

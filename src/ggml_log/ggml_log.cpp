@@ -29,7 +29,7 @@ constexpr std::string_view repack_note = "repack: repack tensor";
     std::_Exit(exit_code(error.kind()));
 }
 
-// ggml_init() asserts this after its allocation, which is the first to ask for a large block.
+// ggml_init() asserts this after its allocation. It is the first function that allocates a large amount.
 bool is_failed_allocation(std::string_view message) {
     return message.find("mem_buffer != NULL") != std::string_view::npos;
 }
@@ -46,14 +46,14 @@ Error error_of(std::string_view message) {
 
 } // namespace
 
-// The callbacks of ggml. No exception leaves them.
+// The callbacks for ggml. They throw no exception.
 struct GgmlCallbacks {
     static void on_log(ggml_log_level level, const char *text, void * /*user*/) noexcept {
         if (innermost != nullptr) {
             if (level != GGML_LOG_LEVEL_CONT) {
                 innermost->end_line();
             }
-            // A piece that continues a line belongs to the errors only while an error line is open.
+            // A text that continues a line belongs to the errors only while an error line is open.
             if (level == GGML_LOG_LEVEL_ERROR || (level == GGML_LOG_LEVEL_CONT && innermost->line_open_)) {
                 innermost->add(text);
             }
@@ -63,8 +63,7 @@ struct GgmlCallbacks {
         }
     }
 
-    // All compute threads may abort at once. The first one prints its error and ends the process, the others wait for
-    // that.
+    // All compute threads may abort at once. The first one prints its error and ends the process; the others wait.
     static void on_abort(const char *message) noexcept {
         static std::atomic_flag ending;
         if (ending.test_and_set()) {
@@ -104,7 +103,7 @@ void LoggedErrors::add(std::string_view text) noexcept {
         std::memcpy(text_.data() + used_, bytes.data(), count);
         used_ += count;
     };
-    // A newline inside the text is part of a name that it quotes.
+    // A newline inside the text is part of a quoted name.
     const bool ends_line = text.ends_with('\n');
     text.remove_suffix(text.size() - (text.find_last_not_of('\n') + 1));
     const bool blank = text.find_first_not_of(' ') == std::string_view::npos;
@@ -135,7 +134,7 @@ void LoggedErrors::end_line() noexcept {
 std::string LoggedErrors::shown(size_t bytes) const {
     std::string_view text(text_.data(), bytes);
     const bool cut = bytes == text_.size();
-    if (cut) { // not inside a character: continuation bytes are 10xxxxxx
+    if (cut) { // do not cut inside a character: continuation bytes are 10xxxxxx
         while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0U) == 0x80U) {
             text.remove_suffix(1);
         }

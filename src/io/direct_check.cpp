@@ -13,14 +13,14 @@ namespace larder {
 namespace {
 
 constexpr uint64_t n_block_max = 5;
-// Another process may read the very block while it is looked at. Not so often.
+// Another process may read the same block between two steps, but hardly this many times in a row.
 constexpr int rounds = 3;
-// A page of a large folio is dropped only with the whole of it. Folios of files are no larger than this on any
-// architecture with pages of 4 KiB.
+// A page of a large folio is dropped only together with the whole folio. With pages of 4 KiB, folios of files are no
+// larger than this on any architecture.
 constexpr uint64_t folio_bytes_max = 2 * MiB;
 
-// False if the block stays cached. A direct read writes back what another process wrote to the block, and pages that
-// are not written back cannot be dropped: so it is tried again after one.
+// False if the block stays cached. A page that another process has written cannot be dropped before it is written back.
+// A direct read writes it back, so the drop is tried again after one.
 bool make_uncached(const BlockAccess &file, uint64_t offset) {
     for (int attempt = 0; attempt < 2; attempt++) {
         if (!*file.cached(offset)) {
@@ -75,7 +75,7 @@ BlockAccess block_access(int fd) {
     access.drop = [fd](uint64_t offset) { drop_cached(fd, align_down(offset, folio_bytes_max), folio_bytes_max); };
     access.read = [fd](uint64_t offset) {
         alignas(direct_io_alignment) std::array<char, direct_io_alignment> block;
-        (void)::pread(fd, block.data(), block.size(), static_cast<off_t>(offset)); // a bad block is for who needs it
+        (void)::pread(fd, block.data(), block.size(), static_cast<off_t>(offset)); // errors are ignored here
     };
     return access;
 }

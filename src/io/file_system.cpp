@@ -16,7 +16,7 @@ namespace larder {
 
 namespace {
 
-// linux/magic.h; ZFS is not in it.
+// From linux/magic.h; ZFS is not in it.
 constexpr uint32_t tmpfs_magic = 0x01021994;
 constexpr uint32_t ramfs_magic = 0x858458f6;
 constexpr uint32_t btrfs_magic = 0x9123683e;
@@ -24,7 +24,7 @@ constexpr uint32_t zfs_magic = 0x2fc12fc1;
 
 constexpr uint64_t btrfs_compressed_extent_max = 128 * KiB;
 
-// 0: the kernel does not say.
+// 0: the kernel does not report it.
 uint32_t magic_of(int fd) {
     struct statfs info = {};
     return ::fstatfs(fd, &info) == 0 ? static_cast<uint32_t>(info.f_type) : 0;

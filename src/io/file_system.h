@@ -1,5 +1,5 @@
-// file_system.h — what must be known of a file system by its name, since the page cache does not show it (private to
-// io).
+// file_system.h — properties of a file that depend on the type of its file system and that the page cache does not show
+// (private to io).
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,17 @@
 
 namespace larder {
 
-// The file is RAM and nothing else: tmpfs or ramfs.
+// Whether the file is in RAM: on tmpfs or ramfs.
 bool lies_in_memory(int fd);
 
-// How far behind the end of a buffered read pages may be cached too, in bytes. btrfs caches the rest of a compressed
-// extent that it had to decompress.
+// How many bytes after the end of a buffered read may also become cached. btrfs caches the rest of a compressed extent
+// that it has decompressed.
 uint64_t cached_past_reads(int fd);
 
-// The file lies on a ZFS that accepts O_DIRECT and reads through its own cache, the ARC.
+// Whether the file is on a ZFS that accepts O_DIRECT but reads through its own cache, the ARC.
 bool reads_through_arc(int fd);
-// `version` is ZFS's own, like "2.2.7-1". Direct I/O came with 2.3. True of one that is not understood.
+// `version` is ZFS's own version, such as "2.2.7-1". ZFS supports direct I/O since 2.3. True for a version that cannot
+// be parsed.
 bool zfs_ignores_direct(std::string_view version);
 
 } // namespace larder

@@ -25,7 +25,7 @@ namespace {
 constexpr const char *another_file_system =
     "keep the model uncompressed on a disk's file system such as ext4 or xfs, or allow buffered reads";
 
-// Opening a pipe would block, and a directory would look like a file system without direct I/O.
+// Opening a pipe would block. Opening a directory would look like a file system without direct I/O.
 void check_is_file(const std::string &path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
@@ -43,8 +43,8 @@ UniqueFd open_retrying(const std::string &path, int flags) {
     } while (fd < 0 && errno == EINTR);
     UniqueFd opened(fd);
     if (opened.valid()) {
-        // Reads are whole and in no order that read-ahead could guess. Also under O_DIRECT: it may be a buffered read
-        // after all. Only advice.
+        // Reads are large and in an order that read-ahead cannot predict. Also set with O_DIRECT, which may be a
+        // buffered read in fact. Failure is harmless.
         (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
     }
     return opened;
@@ -58,7 +58,7 @@ UniqueFd open_buffered(const std::string &path) {
     return fd;
 }
 
-// The errno value of reading the first block, or 0.
+// The errno value of a read of the first block; 0 if it succeeds.
 int read_first_block(int fd) {
     alignas(direct_io_alignment) std::array<char, direct_io_alignment> block;
     ssize_t returned = 0;
@@ -68,8 +68,8 @@ int read_first_block(int fd) {
     return returned < 0 ? errno : 0;
 }
 
-// Opens `path` with O_DIRECT. An invalid descriptor: the file system refuses it, and errno is its answer. It may answer
-// at open() or at the first read.
+// Opens `path` with O_DIRECT. Returns an invalid descriptor with errno set if the file system refuses O_DIRECT; it may
+// do so at open() or at the first read.
 UniqueFd open_direct(const std::string &path) {
     UniqueFd fd = open_retrying(path, O_DIRECT);
     const int error = fd.valid() ? read_first_block(fd.get()) : errno;
@@ -90,15 +90,15 @@ uint64_t size_of(int fd) {
     if (::fstat(fd, &status) != 0) {
         return std::numeric_limits<uint64_t>::max();
     }
-    // A block device has no size of its own.
+    // st_size is 0 for a block device.
     const off_t bytes = S_ISBLK(status.st_mode) ? ::lseek(fd, 0, SEEK_END) : status.st_size;
     return bytes >= 0 ? static_cast<uint64_t>(bytes) : std::numeric_limits<uint64_t>::max();
 }
 
-// Why reads do not bypass the page cache, in words. Empty: they do, as far as the kernel tells.
+// Text that explains why reads do not bypass the page cache. Empty if they do, as far as the kernel reports.
 using Obstacle = std::string;
 
-// Opens all with O_DIRECT, or none if the file system of one refuses it.
+// Opens all files with O_DIRECT, or none if the file system of one refuses it.
 Obstacle open_all_direct(OpenFiles &files, const std::vector<std::string> &paths) {
     for (const std::string &path : paths) {
         UniqueFd fd = open_direct(path);
@@ -120,7 +120,7 @@ Obstacle find_in_memory(const OpenFiles &files, const std::vector<std::string> &
                                           " lies in memory (tmpfs): the file itself takes RAM outside of the budget";
 }
 
-// Tries reads with O_DIRECT. `certain` becomes false if the kernel does not tell of a file.
+// Tests reads with O_DIRECT. Sets `certain` to false if the kernel gives no answer for a file.
 Obstacle find_cached(const OpenFiles &files, const std::vector<std::string> &paths, bool &certain) {
     for (size_t i = 0; i < paths.size(); i++) {
         const int fd = files.fds[i].get();
@@ -186,7 +186,7 @@ OpenFiles open_files(const std::vector<std::string> &paths, DirectIo direct) {
     }
     files.in_memory = !in_memory.empty();
     files.bypasses_cache = files.o_direct && obstacle.empty() && in_memory.empty();
-    // Of files in memory nothing can be dropped.
+    // Pages of files in memory cannot be dropped.
     files.drops_behind =
         !(files.bypasses_cache && certain) && !std::ranges::all_of(files.fds, lies_in_memory, &UniqueFd::get);
     for (const UniqueFd &fd : files.fds) {

@@ -1,4 +1,4 @@
-// Chooses the backend, and says so where it is not the first choice.
+// Chooses the backend, and sets a notice if it is not the first choice.
 #include "base/error.h"
 #include "io/io.h"
 #include "io/open_files.h"

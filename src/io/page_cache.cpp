@@ -15,7 +15,7 @@ namespace larder {
 
 namespace {
 
-// The rule of mincore(), which calls every page cached for all others.
+// The rule of mincore(). For other callers it reports every page as cached.
 bool kernel_tells(int fd) {
     struct stat status = {};
     if (::fstat(fd, &status) != 0) {

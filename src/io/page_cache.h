@@ -1,4 +1,4 @@
-// page_cache.h — which pages of an open file the kernel caches.
+// page_cache.h — queries and drops the cached pages of an open file.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace larder {
 
-// Bytes of the range's pages that are in the page cache, in whole pages. None where the kernel does not tell: since
-// Linux 5.2 it does so only for the owner of the file and for those who may write to it.
+// Bytes of the range's pages that are in the page cache, in whole pages. None if the kernel does not report them: since
+// Linux 5.2 it does so only for the owner of the file and for users with write permission.
 std::optional<uint64_t> cached_bytes(int fd, uint64_t offset, uint64_t bytes);
 
-// Drops the pages that lie in the range whole, unless they are mapped, or not written to the disk yet. Only advice.
+// Drops the pages that are completely inside the range, except mapped and dirty pages. Failure is harmless.
 void drop_cached(int fd, uint64_t offset, uint64_t bytes);
 
 } // namespace larder

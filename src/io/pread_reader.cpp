@@ -22,7 +22,7 @@ PreadReader::PreadReader(OpenFiles &&files, const ReaderLimits &limits, ReaderIn
             threads_.emplace_back([this] { work(); });
         }
     } catch (const std::system_error &error) {
-        // Fewer threads read slower but right.
+        // Fewer threads only make reads slower.
         if (threads_.empty()) {
             throw Error::from_errno(error.code().value(), "cannot start a thread for reading",
                                     "raise the limit of processes (ulimit -u)");
@@ -91,7 +91,7 @@ void PreadReader::work() {
     while (true) {
         work_.wait(lock, [this] { return stopping_ || !queued_.empty(); });
         if (stopping_) {
-            return; // what is still queued was never begun; its memory is not touched any more
+            return; // queued requests were never begun, so their memory is not accessed any more
         }
         const ReadRequest request = queued_.pop();
         lock.unlock();

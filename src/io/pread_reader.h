@@ -1,5 +1,5 @@
-// pread_reader.h — a Reader of threads that each make one pread() at a time, for kernels that refuse io_uring (private
-// to io).
+// pread_reader.h — a Reader whose threads each run one pread() at a time, for kernels that refuse io_uring (private to
+// io).
 #pragma once
 
 #include "io/open_files.h"
@@ -14,7 +14,7 @@ namespace larder {
 
 class PreadReader final : public Reader {
   public:
-    // Starts as many threads as `depth` asks for, at most threads_max. Throws Error(io) if it cannot start one.
+    // Starts `depth` threads, at most threads_max. Throws Error(io) if no thread can be started.
     PreadReader(OpenFiles &&files, const ReaderLimits &limits, ReaderInfo info);
     ~PreadReader() override;
     PreadReader(const PreadReader &) = delete;
@@ -28,7 +28,7 @@ class PreadReader final : public Reader {
     [[nodiscard]] FileIdentity identity(uint32_t file) const override { return files_.identity(file); }
 
   private:
-    // A thread is one read at work in the kernel. Sixteen reads of half a megabyte keep a disk busy.
+    // Each thread has one read in progress. Sixteen reads of half a megabyte keep a disk busy.
     static constexpr uint32_t threads_max = 16;
 
     void work();
@@ -44,7 +44,7 @@ class PreadReader final : public Reader {
     Queue<ReadRequest> queued_;
     Queue<ReadResult> finished_;
     size_t in_flight_ = 0;
-    bool woken_ = false; // a wake() that no poll() has returned for
+    bool woken_ = false; // a wake() for which no poll() has returned yet
     bool stopping_ = false;
 
     std::vector<std::thread> threads_;

@@ -15,13 +15,13 @@ template <class T> class Queue {
     [[nodiscard]] bool empty() const { return size_ == 0; }
     [[nodiscard]] size_t size() const { return size_; }
 
-    // The queue is not full.
+    // Requires that the queue is not full.
     void push(const T &item) {
         LARDER_CHECK(size_ < items_.size());
         const size_t end = first_ + size_++;
         items_[end < items_.size() ? end : end - items_.size()] = item;
     }
-    // The queue is not empty.
+    // Requires that the queue is not empty.
     T pop() {
         LARDER_CHECK(size_ > 0);
         const T item = items_[first_];
@@ -31,7 +31,7 @@ template <class T> class Queue {
     }
 
   private:
-    std::vector<T> items_; // a ring: `size_` items from `first_` on
+    std::vector<T> items_; // a ring buffer: `size_` items, beginning at `first_`
     size_t first_ = 0;
     size_t size_ = 0;
 };

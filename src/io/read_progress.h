@@ -1,7 +1,7 @@
-// read_progress.h — the state of one request: the next read to make, and the meaning of each answer of the kernel
-// (private to io).
+// read_progress.h — the state of one request: the next read, and how to interpret each result of the kernel (private to
+// io).
 //
-// Both backends use it, so that short reads, interruptions and the end of the file mean the same in both.
+// Both backends use it, so they treat short reads, interruptions and the end of the file alike.
 #pragma once
 
 #include "base/bytes.h"
@@ -25,8 +25,9 @@ class ReadProgress {
         return static_cast<uint32_t>(std::min(request_.bytes - resume_, bytes_per_read_max));
     }
 
-    // Takes the answer: the number of bytes, or a negative errno value. Returns true when the request has finished.
-    // `file_bytes()` gives the size of the file now; it is called only after a read that brought nothing new.
+    // Processes the result of a read: a number of bytes, or a negative errno value. Returns true when the request has
+    // finished. `file_bytes()` returns the current size of the file; it is called only after a read that made no
+    // progress.
     template <class FileBytes> bool advance(int64_t answer, const FileBytes &file_bytes) {
         if (answer < 0) {
             return !retry(static_cast<int>(-answer));
@@ -42,7 +43,7 @@ class ReadProgress {
         } else if (!go_on(file_bytes())) {
             return true;
         }
-        // A direct read begins at a whole block: the part of the last block that has arrived is read again.
+        // A direct read must begin at a block boundary, so the part of the last block that has arrived is read again.
         resume_ = direct_ && !unaligned_ ? align_down(arrived_, direct_io_alignment) : arrived_;
         return false;
     }
@@ -51,14 +52,15 @@ class ReadProgress {
     [[nodiscard]] ReadResult result() const { return {request_.tag, error_, arrived_}; }
 
   private:
-    // Linux reads at most 2 GiB - 4 KiB at once; this is the largest power of two below.
+    // Linux reads at most 2 GiB - 4 KiB per call; this is the next lower power of two.
     static constexpr uint64_t bytes_per_read_max = GiB;
-    // EINTR and EAGAIN are transient. A kernel that returns them this often will not read.
+    // EINTR and EAGAIN are transient. After this many of them the request fails.
     static constexpr uint32_t retries_max = 1000;
-    // io_uring finishes a read on the thread that submitted it. If that thread has ended, the read is cancelled or
-    // finds no memory to write to. Memory that is really absent fails again each time.
+    // io_uring completes a read on the thread that submitted it. If that thread has ended, the read is cancelled
+    // (ECANCELED) or has no address space to write to (EFAULT). If the memory really does not exist, every retry fails
+    // too.
     static constexpr uint32_t orphan_retries_max = 8;
-    // Reads in a row that may bring nothing, though the file has the bytes.
+    // Maximum of consecutive reads without progress although the file is long enough.
     static constexpr uint32_t stalls_max = 4;
 
     bool retry(int error) {
@@ -68,13 +70,13 @@ class ReadProgress {
             retries_++;
             return true;
         }
-        // EINVAL answers the unaligned read; the fault is the short read before it.
+        // EINVAL is the result of the unaligned read, but its cause is the short read before it.
         error_ = unaligned_ && error == EINVAL ? EIO : error;
         return false;
     }
 
-    // After a read that brought nothing new. A file system may return less than a block, though the file goes on (over
-    // a network, say). Such a file system may also take a direct read that begins inside the block.
+    // Called after a read without progress. Some file systems (over a network, for example) return less than a block
+    // before the end of the file. They may also accept a direct read that begins inside the block.
     bool go_on(uint64_t file_bytes) {
         if (file_bytes < request_.offset + request_.bytes_needed) {
             error_ = ENODATA;

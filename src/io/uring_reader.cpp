@@ -16,7 +16,7 @@ namespace larder {
 
 namespace {
 
-constexpr uint32_t depth_max = 4096; // far above what a disk queues, far below what the kernel allows
+constexpr uint32_t depth_max = 4096; // far more than a disk queues, far less than the kernel's limit
 
 uint32_t places(const ReaderLimits &limits) {
     return std::clamp(std::min(limits.depth, limits.requests_max), 1U, depth_max);
@@ -32,14 +32,14 @@ Error refused(int error) {
     return Error::from_errno(error, "the kernel refuses io_uring", remedy);
 }
 
-// Kernels before 5.6 have io_uring, but neither this operation nor the means to ask for it.
+// Kernels before 5.6 have io_uring, but neither this operation nor the probe for it.
 bool can_read(io_uring *ring) {
     const std::unique_ptr<io_uring_probe, void (*)(io_uring_probe *)> probe(io_uring_get_probe_ring(ring),
                                                                             io_uring_free_probe);
     return probe != nullptr && io_uring_opcode_supported(probe.get(), IORING_OP_READ) != 0;
 }
 
-// Some sandboxes let a ring be made and refuse to enter it. Returns the errno value of the first entry, 0 if it works.
+// Some sandboxes allow creating a ring but not entering it. Returns the errno value of the first entry; 0 if it works.
 int enter_once(io_uring *ring) {
     io_uring_prep_nop(io_uring_get_sqe(ring));
     const int answer = io_uring_submit_and_wait(ring, 1);
@@ -65,8 +65,8 @@ UniqueFd make_eventfd() {
 } // namespace
 
 Ring::Ring(uint32_t entries, const std::vector<UniqueFd> &fds) {
-    // No flags: any thread of the caller may submit and any may reap, and a completion must show up without the
-    // submitting thread entering the kernel. That rules out SINGLE_ISSUER, DEFER_TASKRUN and COOP_TASKRUN.
+    // No flags: any thread of the caller may submit and any may reap, and a completion must become visible although the
+    // submitting thread does not enter the kernel. That excludes SINGLE_ISSUER, DEFER_TASKRUN and COOP_TASKRUN.
     int error = -io_uring_queue_init(entries, &ring_, 0);
     if (error != 0) {
         throw refused(error);
@@ -93,7 +93,7 @@ UringReader::UringReader(OpenFiles &&files, const ReaderLimits &limits, ReaderIn
 }
 
 UringReader::~UringReader() {
-    // The kernel writes into the callers' memory until the last completion. What is queued was never begun.
+    // The kernel writes into the callers' memory until the last completion. Queued requests were never begun.
     while (free_.size() < under_way_.size()) {
         io_uring_cqe *completion = nullptr;
         while (io_uring_peek_cqe(ring_.get(), &completion) == 0) {
@@ -114,7 +114,7 @@ void UringReader::submit(std::span<const ReadRequest> requests) {
     }
     in_flight_ += requests.size();
     fill_ring();
-    (void)enter(); // what the kernel does not take now, it takes in poll()
+    (void)enter(); // entries that the kernel does not accept now are submitted in poll()
 }
 
 size_t UringReader::poll(std::span<ReadResult> results, std::chrono::milliseconds at_most) {
@@ -136,7 +136,7 @@ size_t UringReader::poll(std::span<ReadResult> results, std::chrono::millisecond
 }
 
 void UringReader::wake() noexcept {
-    // Fails only if the counter is full: then it is readable anyway.
+    // Fails only if the counter is full, and then the eventfd is readable already.
     (void)::eventfd_write(wake_.get(), 1);
 }
 
@@ -164,17 +164,17 @@ bool UringReader::enter() {
         return true;
     }
     const int answer = io_uring_submit(ring_.get());
-    // Any other refusal would mean that the ring is not what the constructor made.
+    // Any other error would mean that the ring is not in the state that the constructor made.
     LARDER_CHECK(answer >= 0 || answer == -EINTR || answer == -EAGAIN || answer == -EBUSY || answer == -ENOMEM);
     return io_uring_sq_ready(ring_.get()) == 0;
 }
 
-// With poll(2) on the ring and the eventfd, and not in io_uring_enter(): a wake needs no entry in the ring, and the
-// time-out is the same on all kernels.
+// Waits with poll(2) on the ring and the eventfd instead of io_uring_enter(): a wake needs no entry in the ring, and
+// time-outs work alike on all kernels.
 UringReader::Event UringReader::wait(const Deadline &deadline, bool entered) {
     std::array<pollfd, 2> fds = {{{ring_.get()->ring_fd, POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
     const int ms_left = deadline.ms_left();
-    // Entries that the kernel did not take are handed over again soon: perhaps no other completes.
+    // Entries that the kernel did not accept are submitted again soon, because there may be no other completion.
     constexpr int ms_until_retry = 1;
     const int answer = ::poll(fds.data(), fds.size(), entered ? ms_left : std::min(ms_left, ms_until_retry));
     LARDER_CHECK(answer >= 0 || errno == EINTR || errno == ENOMEM || errno == EAGAIN);

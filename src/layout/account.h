@@ -1,7 +1,8 @@
-// account.h — the weight account of a model: what must stay in RAM, what can be streamed, what one token needs of it.
+// account.h — a summary of a model's weights: bytes that must stay in RAM, bytes that can be streamed, and the bytes
+// that one token needs.
 //
-// A pure function of the layout, for people (`larder inspect`) and for whoever wants a figure by kind or by layer.
-// Units: bytes. Layers are in ascending order.
+// A pure function of the layout, for `larder inspect` and for code that needs figures by kind or by layer. Units:
+// bytes. Layers are in ascending order.
 #pragma once
 
 #include "layout/layout.h"
@@ -14,16 +15,16 @@
 
 namespace larder {
 
-// Experts of one size: what reading one expert of these layers costs.
+// All experts of one size, and the layers that have them.
 struct ExpertSize {
     uint64_t expert_bytes = 0; // the sum of its slices
     uint64_t n_expert = 0;     // in the whole model
     std::vector<uint32_t> layers;
 };
 
-// How one projection of the routed experts is quantised in these layers.
+// The quantisation of one projection of the routed experts in these layers.
 struct SliceFormat {
-    std::string projection; // "gate"; "gate (chunk)" for experts that several of the routed ones share
+    std::string projection; // "gate"; "gate (chunk)" for experts that several routed experts share
     std::string type;       // "q4_K"
     uint64_t slice_bytes = 0;
     std::vector<uint32_t> layers;
@@ -33,14 +34,14 @@ struct WeightAccount {
     uint64_t total_bytes = 0;
     uint64_t routed_bytes = 0;
     uint64_t resident_bytes = 0;
-    std::vector<std::pair<TensorKind, uint64_t>> resident_by_kind; // every kind but routed_expert, zero or not
+    std::vector<std::pair<TensorKind, uint64_t>> resident_by_kind; // all kinds except routed_expert, including zeros
 
     std::vector<uint32_t> expert_layers;
     std::vector<ExpertSize> expert_sizes; // by expert_bytes
-    std::vector<SliceFormat> slices;      // gate, up, down, gate_up; of one projection by slice_bytes
+    std::vector<SliceFormat> slices;      // in the order gate, up, down, gate_up; within a projection by slice_bytes
 
-    // The working set of one token: in all layers together, and what that would be with every expert of the largest
-    // size. In a single layer with experts: the mean over these layers, and the largest.
+    // The expert bytes that one token uses: in all layers, and in all layers if every layer had the largest experts. In
+    // one MoE layer: the mean and the maximum over the layers with experts.
     uint64_t token_bytes = 0;
     uint64_t token_bytes_max = 0;
     uint64_t layer_bytes_mean = 0;
@@ -49,7 +50,7 @@ struct WeightAccount {
 
 WeightAccount account_of(const ModelLayout &layout);
 
-// "0-3, 5, 8-39"; "-" for none.
+// "0-3, 5, 8-39"; "-" for no layers.
 std::string format_layers(std::span<const uint32_t> layers);
 
 } // namespace larder

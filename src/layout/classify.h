@@ -1,4 +1,4 @@
-// classify.h — what a tensor is, by llama.cpp's names. Nothing here depends on the architecture.
+// classify.h — the kind of a tensor, derived from its name in llama.cpp. Independent of the architecture.
 #pragma once
 
 #include "layout/layout.h"
@@ -12,18 +12,18 @@ namespace larder {
 struct TensorName {
     int layer = -1;
     std::string_view stem;
-    std::string_view suffix; // empty where there is none: "blk.0.ssm_a"
+    std::string_view suffix; // empty if there is none: "blk.0.ssm_a"
 };
 TensorName parse_tensor_name(std::string_view name);
 
 struct ExpertName {
     Projection projection = Projection::gate;
-    bool chunk = false; // "chexps": experts that several of the routed ones share, a MoE layer of its own
+    bool chunk = false; // "chexps": experts that several routed experts share; they form a MoE layer of their own
 };
-// Of a stacked weight of routed experts; nullopt for everything else, their biases and scales included.
+// For a stacked weight of routed experts. nullopt for every other tensor, including biases and scales of experts.
 std::optional<ExpertName> parse_expert_name(std::string_view name);
 
-// Of one expert alone, as in old files: "blk.0.ffn_gate.7.weight".
+// Whether the tensor belongs to one expert only, as in old files: "blk.0.ffn_gate.7.weight".
 bool is_single_expert(std::string_view name);
 
 TensorKind classify(std::string_view name);

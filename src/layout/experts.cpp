@@ -18,7 +18,7 @@ namespace larder {
 
 namespace {
 
-// How many experts the router picks, by layer: most models have one number for all.
+// The number of experts that the router chooses, for each layer. Most models have one number for all layers.
 std::vector<uint32_t> read_top_k(const ModelLayout &layout, const Metadata &keys) {
     const std::string key = layout.architecture + ".expert_used_count";
     std::vector<uint64_t> counts;
@@ -44,7 +44,7 @@ std::vector<uint32_t> read_top_k(const ModelLayout &layout, const Metadata &keys
     return top_k;
 }
 
-// Files of early 2024 have one tensor an expert: "blk.0.ffn_gate.0.weight". llama.cpp does not read them any more.
+// Files of early 2024 have one tensor per expert: "blk.0.ffn_gate.0.weight". llama.cpp no longer reads them.
 void refuse_single_experts(const ModelLayout &layout) {
     for (const TensorInfo &tensor : layout.tensors) {
         if (is_single_expert(tensor.name)) {
@@ -87,7 +87,7 @@ ExpertTensor describe(const ModelLayout &layout, size_t index, const std::vector
     ExpertTensor expert;
     expert.tensor = static_cast<uint32_t>(index);
     expert.layer = static_cast<uint32_t>(tensor.layer);
-    expert.moe_layer = expert.layer * 2 + (name.chunk ? 1 : 0); // unique; numbered through afterwards
+    expert.moe_layer = expert.layer * 2 + (name.chunk ? 1 : 0); // unique; renumbered later
     expert.projection = name.projection;
     expert.n_expert = static_cast<uint32_t>(tensor.shape[2]);
     expert.n_expert_used = std::min(top_k[expert.layer], expert.n_expert);
@@ -123,7 +123,7 @@ void number_moe_layers_and_slices(ModelLayout &layout) {
     layout.n_slice = static_cast<uint32_t>(n_slice);
 }
 
-// The widest window over the slices of one tensor. How a slice lies against the alignment repeats after at most
+// The largest window of a slice of this tensor. The offset of a slice modulo the alignment repeats after at most
 // direct_io_alignment slices.
 uint64_t widest_window(const ModelLayout &layout, const ExpertTensor &expert) {
     uint64_t widest = 0;
@@ -134,11 +134,11 @@ uint64_t widest_window(const ModelLayout &layout, const ExpertTensor &expert) {
     return widest;
 }
 
-// A pass runs either the model's own layers or one of its prediction layers, never both: what one token needs of
-// `value_of` is the larger.
+// A pass runs either the model's own layers or one of its prediction layers, never both. So the need of one token is
+// the larger of the sums of `value_of`.
 template <typename ValueOf> uint64_t largest_pass(const ModelLayout &layout, ValueOf value_of) {
     const uint32_t n_own_layer = layout.n_layer - layout.n_layer_nextn;
-    std::map<uint32_t, uint64_t> passes; // 0 is the model's own layers, each other key a prediction layer
+    std::map<uint32_t, uint64_t> passes; // key 0: the model's own layers; other keys: a prediction layer
     for (const ExpertTensor &expert : layout.expert_tensors) {
         passes[expert.layer < n_own_layer ? 0 : expert.layer] += value_of(expert);
     }

@@ -1,4 +1,4 @@
-// experts.h — the routed experts of a layout: their slices, numbered, and the size classes these fall into.
+// experts.h — the routed experts of a layout: the numbers of their slices, and their size classes.
 #pragma once
 
 #include "layout/layout.h"
@@ -7,7 +7,7 @@
 namespace larder {
 
 // Reads expert_count and expert_used_count, then fills expert_tensors, size_classes, n_slice and token_bytes from the
-// tensors that the layout already has. Needs n_layer and n_layer_nextn.
+// tensors of the layout. Requires n_layer and n_layer_nextn.
 void add_experts(ModelLayout &layout, const Metadata &keys);
 
 } // namespace larder

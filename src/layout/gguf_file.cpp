@@ -16,9 +16,10 @@ namespace larder {
 
 namespace {
 
-// ggml compares each key and each tensor name with all before it: a limit of their count bounds its time. It makes room
-// for as many strings as the remaining bytes could hold (32 bytes for 8, twice): a limit of the bytes it may read
-// bounds its memory. The largest models known have some 2000 tensors, 100 keys and 20 MB of vocabulary.
+// ggml compares each key and each tensor name with all previous ones, so a limit on their number bounds its time. It
+// reserves space for as many strings as the remaining bytes could contain (32 bytes for 8, twice), so a limit on the
+// bytes that it may read bounds its memory. The largest known models have about 2000 tensors, 100 keys and 20 MB of
+// vocabulary.
 constexpr uint64_t count_max = 32768;
 constexpr uint64_t metadata_bytes_max = 64 * MiB;
 
@@ -45,8 +46,8 @@ void check_version(uint32_t version, const std::string &path) {
     }
 }
 
-// Finds a foreign file, for which ggml's message would be odd, and counts that would take ggml long. A header that is
-// cut short is left to ggml.
+// Refuses files of other formats, for which ggml's message would be misleading, and counts that would take ggml very
+// long. ggml itself reports a truncated header.
 void check_header(MetadataSource &source, const std::string &path) {
     std::array<char, header_bytes> header{};
     const size_t got = source.read(header.data(), 0, header.size());
@@ -71,7 +72,7 @@ void check_header(MetadataSource &source, const std::string &path) {
     }
 }
 
-// "function: reason" is what ggml logs; this is the reason.
+// ggml logs "function: reason". Returns the reason.
 std::string reason_of(const LoggedErrors &logged) {
     std::string reason = logged.first();
     const size_t colon = reason.find(": ");
@@ -81,7 +82,7 @@ std::string reason_of(const LoggedErrors &logged) {
     return reason.empty() ? "it cannot be read" : printable(reason, reason_characters_max);
 }
 
-// ggml ends the process where it merges metadata that has such a key.
+// ggml ends the process when it merges metadata with an empty key.
 void check_keys(const GgufFile &file) {
     for (int64_t id = 0; id < gguf_get_n_kv(file.context.get()); id++) {
         if (*gguf_get_key(file.context.get(), id) == '\0') {
@@ -90,7 +91,7 @@ void check_keys(const GgufFile &file) {
     }
 }
 
-// The end of the tensors' data, 0 if their numbers overflow; layout refuses these by name.
+// The end of the tensor data; 0 if the numbers overflow. open_layout() refuses such tensors by name.
 uint64_t data_end(const gguf_context *context) {
     uint64_t end = 0;
     for (int64_t id = 0; id < gguf_get_n_tensors(context); id++) {
@@ -104,7 +105,7 @@ uint64_t data_end(const gguf_context *context) {
     return __builtin_add_overflow(end, gguf_get_data_offset(context), &end) ? 0 : end;
 }
 
-// Writers pad the data of the last tensor to the alignment, or leave it as it is.
+// The data of the last tensor may or may not be padded to the alignment.
 bool is_followed_by_another(MetadataSource &source, const gguf_context *context) {
     const uint64_t end = data_end(context);
     return end > 0 && end < source.bytes() &&

@@ -1,4 +1,4 @@
-// gguf_file.h — the metadata of one GGUF file, read through ggml's own reader.
+// gguf_file.h — the metadata of one GGUF file, read by ggml's reader.
 #pragma once
 
 #include "base/file_identity.h"
@@ -13,16 +13,16 @@ namespace larder {
 
 struct GgufFile {
     std::string path;
-    FileIdentity identity;                 // of the descriptor that the metadata was read from
+    FileIdentity identity;                 // of the descriptor that was used to read the metadata
     std::shared_ptr<gguf_context> context; // never null
-    // Another GGUF begins where the data of the last tensor ends, as in a file that `cat` made of several.
+    // Another GGUF begins after the data of the last tensor, as in shards that were joined with `cat`.
     bool followed_by_another = false;
 
     [[nodiscard]] uint64_t bytes() const { return identity.bytes; }
 };
 
-// Reads header, keys and tensor table. Throws Error(io) if the file cannot be opened or read, or is written to at the
-// same time; Error(model) if it is not a GGUF or is damaged. Whether the tensors lie inside the file is not checked.
+// Reads header, keys and tensor table. Throws Error(io) if the file cannot be opened or read, or changes while it is
+// read; Error(model) if it is not a GGUF or is damaged. Does not check that the tensors lie inside the file.
 GgufFile read_gguf(const std::string &path);
 
 } // namespace larder

@@ -7,7 +7,7 @@ namespace larder {
 
 namespace {
 
-constexpr int entries_max = 10'000; // looked at
+constexpr int entries_max = 10'000; // limit of directory entries to check
 
 } // namespace
 

@@ -44,7 +44,7 @@ class Check {
         return refusal(keys_.path(), fmt::format("key '{}' is {}, {}", key(name), value, why), convert_again);
     }
 
-    // Every n-th layer attends in full: llama.cpp divides by it.
+    // Every n-th layer has full attention. llama.cpp divides by n.
     void check_periods() const {
         const std::string_view period = "full_attention_interval";
         if (values(period) == std::vector<uint64_t>{0}) {
@@ -52,7 +52,7 @@ class Check {
         }
     }
 
-    // llama.cpp ends the process for exactly these.
+    // The values for which llama.cpp ends the process.
     void check_groups_of_experts() const {
         const uint64_t groups = keys_.number(key("expert_group_count")).value_or(0);
         const uint64_t used = keys_.number(key("expert_group_used_count")).value_or(0);
@@ -65,7 +65,7 @@ class Check {
         }
     }
 
-    // The largest extent of a tensor that `is_counted`; nothing if there is none.
+    // The largest extent of all tensors for which `is_counted` is true; nullopt if there is none.
     template <typename IsCounted> [[nodiscard]] std::optional<uint64_t> largest_extent(IsCounted is_counted) const {
         std::optional<uint64_t> largest;
         for (const TensorInfo &tensor : layout_.tensors) {
@@ -85,13 +85,13 @@ class Check {
         }
     }
 
-    // A head has its rows in the projection of queries, keys or values, latent ones in the projection to the latent
-    // vector.
+    // Each head has rows in the projection of queries, keys or values; latent heads have them in the projection to the
+    // latent vector.
     void check_attention_sizes() const {
         const auto largest =
             largest_extent([](const TensorInfo &tensor) { return tensor.kind == TensorKind::attention; });
         if (!largest) {
-            return; // a number of heads is a number of other things then
+            return; // the number of heads has another meaning in such models
         }
         for (const std::string_view name :
              {"attention.head_count", "attention.head_count_kv", "attention.key_length", "attention.value_length",
@@ -102,8 +102,8 @@ class Check {
         }
     }
 
-    // The state of a recurrent layer is as large as the product of two sizes, of which llama.cpp compares only one with
-    // the tensors in some architectures. Both are extents of the layer's tensors.
+    // The state of a recurrent layer is the product of two sizes. For some architectures llama.cpp compares only one of
+    // them with the tensors. Both are extents of the layer's tensors.
     void check_state_sizes() const {
         const auto is_ssm = [](const TensorInfo &tensor) { return parse_tensor_name(tensor.name).stem == "ssm_out"; };
         const auto largest = largest_extent([](const TensorInfo &tensor) { return tensor.layer >= 0; });
@@ -120,8 +120,8 @@ class Check {
         }
     }
 
-    // llama.cpp adds to the window and multiplies it by the number of sequences, at most 256, in 32 bits. No context is
-    // longer than 2^24. Layers that are limited to a window need one.
+    // llama.cpp adds to the sliding window and multiplies it by the number of sequences (at most 256) in 32 bits. No
+    // context is longer than 2^24 tokens. Layers with a sliding window require a size above 0.
     void check_window() const {
         constexpr uint64_t window_max = 1U << 24U;
         const std::string_view name = "attention.sliding_window";
@@ -131,7 +131,7 @@ class Check {
                 throw refused(name, window, fmt::format("more than any context (at most {})", window_max));
             }
         }
-        const std::string pattern = key("attention.sliding_window_pattern"); // a number is a period, and may be unused
+        const std::string pattern = key("attention.sliding_window_pattern"); // a number is a period, possibly unused
         const std::vector<uint64_t> flags =
             keys_.is_array(pattern) ? values("attention.sliding_window_pattern") : std::vector<uint64_t>{};
         if (windows == std::vector<uint64_t>{0} && any_above_zero(flags)) {
@@ -139,8 +139,8 @@ class Check {
         }
     }
 
-    // ggml rotates pairs. Sections share the dimensions out, so that none without any contradicts them, and ggml's loop
-    // over them does not end; where there are no sections, 0 may mean that nothing is rotated.
+    // ggml rotates pairs of dimensions. Sections divide the dimensions. With sections and no dimensions, ggml's loop
+    // over the sections does not end. Without sections, 0 can mean that nothing is rotated.
     void check_rope() const {
         for (const std::string_view name : {"rope.dimension_count", "rope.dimension_count_swa"}) {
             for (const uint64_t count : values(name)) {

@@ -1,8 +1,8 @@
-// hyperparameters.h — the architecture's own numbers ("qwen35moe.ssm.inner_size") compared with the tensors.
+// hyperparameters.h — compares hyperparameters of the architecture ("qwen35moe.ssm.inner_size") with the tensors.
 //
-// llama.cpp compares the shapes of tensors with most of these numbers. It uses others unseen: as a divisor, as the size
-// of a state, as the step of a loop. This refuses what cannot be true of any file. A key is optional everywhere, and a
-// file may have keys that its architecture does not read: llama.cpp's own writer puts 0 for all of them.
+// llama.cpp checks the shapes of tensors against most hyperparameters. It uses others unchecked: as a divisor, as the
+// size of a state, as the step of a loop. This module refuses values that no valid file can have. Every key is
+// optional, and a file may have keys that its architecture does not use: llama.cpp's writer stores 0 for them.
 #pragma once
 
 #include "layout/layout.h"

@@ -9,8 +9,8 @@ namespace larder {
 
 namespace {
 
-// The kind of a layer follows from its tensors. Keys such as full_attention_interval and attention.recurrent_layers
-// state it too, but not every file has them, and in some files they are wrong.
+// The kind of a layer is derived from its tensors. Keys such as full_attention_interval and attention.recurrent_layers
+// contain it too, but not every file has them, and in some files they are wrong.
 struct LayerTensors {
     bool attention = false; // projections for queries or keys
     bool recurrent = false; // any part of an SSM, a short convolution or a time mix
@@ -42,12 +42,12 @@ std::map<uint32_t, LayerTensors> tensors_by_layer(const ModelLayout &layout) {
     return layers;
 }
 
-// Linear attention names its projections attn_q or attn_qkv too. A layer with recurrent parts attends as well only
-// where these have an input projection of their own beside the attention's.
+// Linear attention also uses the names attn_q and attn_qkv for its projections. So a layer with a recurrent part has
+// attention too only if the recurrent part has an input projection of its own.
 bool attends(const LayerTensors &layer) { return layer.attention && (!layer.recurrent || layer.own_input); }
 
-// Which layers are limited to the window: a flag each, or a period whose last layer is not. Empty if the file leaves it
-// to the architecture.
+// The layers with a sliding window. The key is either one flag per layer, or a period whose last layer has full
+// attention. Empty if the key is absent: the architecture determines it then.
 std::vector<bool> window_flags(const ModelLayout &layout, const Metadata &keys) {
     const std::string key = layout.architecture + ".attention.sliding_window_pattern";
     std::vector<bool> flags;

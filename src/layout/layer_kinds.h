@@ -1,4 +1,4 @@
-// layer_kinds.h — which layers attend to the whole context, to a window of it, or carry a recurrent state.
+// layer_kinds.h — the layers with full attention, with a sliding window, and with a recurrent state.
 #pragma once
 
 #include "layout/layout.h"

@@ -23,7 +23,7 @@ namespace larder {
 
 namespace {
 
-// The bytes of a contiguous tensor. ggml's reader multiplies without looking for overflow, so this does.
+// The size of a contiguous tensor. ggml's reader does not check its multiplications for overflow.
 uint64_t tensor_bytes(const TensorInfo &tensor, const std::string &path) {
     const auto type = static_cast<ggml_type>(tensor.type);
     auto bytes = static_cast<uint64_t>(tensor.shape[0]) / static_cast<uint64_t>(ggml_blck_size(type));
@@ -92,7 +92,7 @@ std::string read_architecture(const Metadata &keys) {
         throw refusal(keys.path(), "is a vision projector, not a language model",
                       "give the language model's GGUF with -m");
     }
-    // It is part of the names of keys, and all that llama.cpp knows are short words.
+    // It is part of key names. llama.cpp knows only short words.
     constexpr size_t characters_max = 64;
     if (architecture->empty() || printable(*architecture, characters_max) != *architecture) {
         throw refusal(keys.path(),

@@ -1,20 +1,20 @@
-// layout.h — where every weight of a model lies on disk, read from its metadata.
+// layout.h — the file, offset, size and type of every weight of a model, read from its metadata.
 //
-// open_layout() reads the GGUF header (of every shard of a split model) and nothing else: no weight is read, no memory
-// of the model's size is allocated. A ModelLayout is immutable afterwards and may be read from any thread.
+// open_layout() reads only the GGUF header (of every shard of a split model): it reads no weight and allocates no
+// memory of the model's size. A ModelLayout is immutable afterwards and may be read by any thread.
 //
-// llama.cpp loads files that it crashes on later. open_layout() refuses what the metadata alone show: a type that ggml
-// cannot compute with (types.h), a missing tensor (missing_tensors.h), a number that contradicts the tensors
-// (hyperparameters.h), a tokenizer that does not fit (vocabulary.h). It refuses nothing that llama.cpp can run. What
-// only llama.cpp knows, the shapes of an architecture above all, is left to it.
+// llama.cpp loads some files that crash it later. open_layout() refuses the faults that the metadata alone show: a type
+// that ggml cannot compute with (types.h), a missing tensor (missing_tensors.h), a number that contradicts the tensors
+// (hyperparameters.h), an inconsistent tokenizer (vocabulary.h). It refuses no file that llama.cpp can run. Checks that
+// require llama.cpp's knowledge, above all the shapes of an architecture, are left to llama.cpp.
 //
-// Words: an *expert tensor* is one stacked weight of all routed experts of a layer, shape [in, out, n_expert]. Its
+// Terms: an *expert tensor* is one stacked weight of all routed experts of a layer, shape [in, out, n_expert]. Its
 // *slice* e is the contiguous part that belongs to expert e. A routed *expert* is the set of slices of one (layer,
-// expert) pair: gate, up and down, or gate_up and down. Slices of equal bytes form a *size class*.
+// expert) pair: gate, up and down, or gate_up and down. Slices of equal size form a *size class*.
 //
-// Units: sizes and offsets in bytes; offsets are absolute in their file.
-// Errors: Error(model) for what is not a model, is damaged or cannot be run, naming the file and the tensor or key;
-// Error(io) for a file that cannot be opened or read, or that changes while it is read.
+// Units: sizes and offsets in bytes; offsets are from the start of the file.
+// Errors: Error(model) for a file that is not a model, is damaged or cannot be run; it names the file and the tensor or
+// key. Error(io) for a file that cannot be opened or read, or that changes while it is read.
 #pragma once
 
 #include "base/file_identity.h"
@@ -37,7 +37,7 @@ struct Extent {
     uint64_t bytes = 0;
 };
 
-// An extent widened at both ends to direct_io_alignment. `skew` bytes lie before the extent inside it.
+// An extent, widened at both ends to multiples of direct_io_alignment. The extent begins `skew` bytes after the window.
 struct Window {
     uint64_t offset = 0;
     uint64_t bytes = 0;
@@ -55,52 +55,52 @@ struct TensorInfo {
     std::string name;
     int type = 0;                             // ggml_type
     std::string type_name;                    // "q4_K"
-    std::array<int64_t, 4> shape{1, 1, 1, 1}; // ggml order: the first is contiguous
+    std::array<int64_t, 4> shape{1, 1, 1, 1}; // ggml order: the first dimension is contiguous
     Extent extent;
     TensorKind kind = TensorKind::other;
-    int layer = -1; // -1: belongs to no layer
+    int layer = -1; // -1: not part of a layer
 };
 
 // One stacked weight of routed experts. Its slice e lies at tensors[tensor].extent.offset + e * slice_bytes.
 struct ExpertTensor {
     uint32_t tensor = 0; // index into ModelLayout::tensors
     uint32_t layer = 0;
-    // Expert tensors with the same number share one routing decision: their ops get the same ids. Numbered from 0 in
-    // the order of the layers.
+    // Expert tensors with the same number share one routing decision: their operations get the same ids. Numbered from
+    // 0 in the order of the layers.
     uint32_t moe_layer = 0;
     Projection projection = Projection::gate;
     uint32_t n_expert = 0;
-    uint32_t n_expert_used = 0; // of them by one token: min(the layer's top-k, n_expert)
+    uint32_t n_expert_used = 0; // experts that one token uses: min(top-k of the layer, n_expert)
     uint64_t slice_bytes = 0;
     uint32_t size_class = 0;  // index into ModelLayout::size_classes
-    uint32_t first_slice = 0; // slices are numbered through the model: slice of expert e is first_slice + e
+    uint32_t first_slice = 0; // slices are numbered over the whole model: slice of expert e is first_slice + e
 };
 
 struct SizeClass {
     uint64_t slice_bytes = 0;
-    uint64_t slot_bytes = 0; // room for the widest window of its slices, a multiple of direct_io_alignment
+    uint64_t slot_bytes = 0; // the largest window of its slices, a multiple of direct_io_alignment
     uint64_t n_slices = 0;   // in the whole model
-    // What one token touches: the sum over its expert tensors of n_expert_used, over the model's own layers or over one
-    // prediction layer, whichever is more.
+    // Slices that one token uses: the sum of n_expert_used over the expert tensors of the class, in the model's own
+    // layers or in one prediction layer, whichever is larger.
     uint64_t n_slices_per_token = 0;
 };
 
 struct ModelLayout {
-    std::vector<std::string> files;         // one, or the shards in order
+    std::vector<std::string> files;         // one file, or the shards in order
     std::vector<uint64_t> file_bytes;       // size of each file
-    std::vector<FileIdentity> identities;   // of each file, taken from the descriptor that its metadata was read from
-    std::shared_ptr<gguf_context> metadata; // keys of the first shard, tensors of all; offsets in it mean nothing
+    std::vector<FileIdentity> identities;   // of each file, from the descriptor that was used to read its metadata
+    std::shared_ptr<gguf_context> metadata; // keys of the first shard, tensors of all shards; its offsets are invalid
     std::string architecture;               // "qwen3moe"
-    std::string name;                       // general.name, printable and cut to quoted_characters_max; may be empty
+    std::string name;                       // general.name, printable, at most quoted_characters_max; may be empty
 
-    uint32_t n_layer = 0;       // all, prediction layers included
-    uint32_t n_layer_nextn = 0; // the last of them, which predict further tokens: a normal pass does not run them
+    uint32_t n_layer = 0;       // all layers, including prediction layers
+    uint32_t n_layer_nextn = 0; // the last layers, which predict further tokens; a normal pass does not run them
     uint32_t n_expert = 0;      // 0 for a dense model
-    uint32_t n_expert_used = 0; // top-k, the largest where layers differ
+    uint32_t n_expert_used = 0; // top-k; the maximum if layers differ
     uint64_t context_length = 0;
-    uint64_t sliding_window = 0; // tokens; 0: no layer is limited to a window
-    // A layer that has attention and a recurrent state side by side is in two of these. If there is a sliding window
-    // but the file leaves to the architecture which layers have it, all attention layers count as full.
+    uint64_t sliding_window = 0; // tokens; 0: no layer has a sliding window
+    // A layer with both attention and a recurrent state is in two of these lists. If the model has a sliding window but
+    // the architecture determines its layers, all attention layers are in full_attention_layers.
     std::vector<uint32_t> full_attention_layers;
     std::vector<uint32_t> windowed_layers;
     std::vector<uint32_t> recurrent_layers;
@@ -114,17 +114,18 @@ struct ModelLayout {
     uint64_t total_bytes = 0;    // of all tensors
     uint64_t routed_bytes = 0;   // of the expert tensors
     uint64_t resident_bytes = 0; // total - routed
-    // Bytes of routed experts one token touches: of the slices in SizeClass::n_slices_per_token. All experts of a layer
-    // are of one size, so this is exact whatever the router picks.
+    // Expert bytes that one token uses: the slices counted by SizeClass::n_slices_per_token. All experts of a layer
+    // have the same size, so this is exact for any choice of the router.
     uint64_t token_bytes = 0;
 
-    // Null if there is none. Whoever changes `tensors` calls index_tensors() before the next find().
+    // Null if there is no such tensor. Code that changes `tensors` must call index_tensors() before the next find().
     [[nodiscard]] const TensorInfo *find(std::string_view tensor_name) const;
     void index_tensors();
     [[nodiscard]] Extent slice_extent(const ExpertTensor &tensor, uint32_t expert) const;
 };
 
-// `path` is a GGUF, or any shard of a split one ("-00001-of-0000N.gguf"); the others are found beside it.
+// `path` is a GGUF, or any shard of a split model ("-00001-of-0000N.gguf"). The other shards must be in the same
+// folder.
 ModelLayout open_layout(const std::string &path);
 
 } // namespace larder

@@ -17,7 +17,7 @@
 namespace larder {
 
 MetadataSource::MetadataSource(const std::string &path) : path_(path), buffer_(256 * KiB) {
-    // Without O_NONBLOCK the open of a pipe would wait for a writer.
+    // Without O_NONBLOCK, open() would block on a pipe without a writer.
     fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status = {};
     const auto identity = fd_.valid() && ::fstat(fd_.get(), &status) == 0 ? identity_of(fd_.get()) : std::nullopt;

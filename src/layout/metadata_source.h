@@ -1,4 +1,4 @@
-// metadata_source.h — buffered reads from the head of one file, for a reader that asks for a few bytes at a time.
+// metadata_source.h — buffered reads from the beginning of a file, for a reader that reads a few bytes at a time.
 #pragma once
 
 #include "base/file_identity.h"
@@ -11,21 +11,21 @@
 
 namespace larder {
 
-// Owns the descriptor that it reads from.
+// Owns its file descriptor.
 class MetadataSource {
   public:
     // Throws Error(io) if the file cannot be opened, Error(model) if it is empty or not a regular file.
     explicit MetadataSource(const std::string &path);
 
-    // Of the open file, taken before the first read.
+    // The identity of the open file, taken before the first read.
     [[nodiscard]] const FileIdentity &identity() const { return identity_; }
     [[nodiscard]] uint64_t bytes() const { return identity_.bytes; }
     [[nodiscard]] int read_errno() const { return read_errno_; } // 0: every read succeeded
 
-    // Returns how many of `length` bytes at `offset` there were.
+    // Reads up to `length` bytes at `offset` and returns how many were read.
     size_t read(void *output, uint64_t offset, size_t length);
 
-    // Throws Error(io) if the file has been written to since it was opened.
+    // Throws Error(io) if the file has changed since it was opened.
     void check_unchanged() const;
 
   private:

@@ -15,7 +15,7 @@ class Layer {
   public:
     Layer(const ModelLayout &layout, uint32_t number) : layout_(layout), number_(number) {}
 
-    // "ssm_in.weight", of this layer.
+    // `tensor` is a name within this layer: "ssm_in.weight".
     [[nodiscard]] bool has(std::string_view tensor) const { return layout_.find(name_of(tensor)) != nullptr; }
 
     void require(std::string_view tensor) const {
@@ -33,9 +33,9 @@ class Layer {
     uint32_t number_;
 };
 
-// A convolution over the sequence has its input from one projection (Mamba, the first files of Qwen3-Next), or from
-// that of queries, keys and values, with a projection of the gate beside it (gated delta nets). Mamba-2, which has
-// ssm_d but not the ssm_x of Mamba-1 and PLaMo-2, adds a bias to it.
+// The input of a convolution over the sequence comes from a projection of its own (Mamba, the first files of
+// Qwen3-Next), or from the projection of queries, keys and values, and then there is a projection for the gate too
+// (gated delta nets). Mamba-2 has ssm_d but not the ssm_x of Mamba-1 and PLaMo-2; it adds a bias to the convolution.
 void check_convolution(const Layer &layer) {
     if (!layer.has("ssm_in.weight")) {
         layer.require("attn_qkv.weight");

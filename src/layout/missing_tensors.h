@@ -1,7 +1,8 @@
-// missing_tensors.h — tensors that llama.cpp takes for optional, though its graph needs them.
+// missing_tensors.h — tensors that are optional for llama.cpp's loader, but required by its graph.
 //
-// llama.cpp refuses a file without a tensor that its architecture requires. Where an architecture has several ways to
-// store the same weights, each of them is optional, and llama.cpp reads through a null pointer in a file with none.
+// llama.cpp refuses a file without a tensor that its architecture requires. If an architecture can store the same
+// weights in several ways, each of these tensors is optional. In a file that has none of them, llama.cpp dereferences a
+// null pointer.
 #pragma once
 
 #include "layout/layout.h"

@@ -1,4 +1,4 @@
-// refusal.h — how layout says no: "FILE: what is wrong; what to do", in one line.
+// refusal.h — the errors of layout, in one line: "FILE: fault; remedy".
 #pragma once
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ namespace larder {
 inline constexpr const char *download_again = "the file is damaged or incomplete, download it again";
 inline constexpr const char *convert_again = "convert the model again, or take another GGUF of it";
 
-// Of a reason that ggml gives: it may quote a name of the file.
+// Limit of the length of ggml's reason, which may quote a name from the file.
 inline constexpr size_t reason_characters_max = 300;
 
 // An Error(model) about the file at `path`.

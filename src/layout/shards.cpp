@@ -19,7 +19,7 @@ std::string shard_suffix(uint64_t index, uint64_t count) {
     return fmt::format("-{:05}-of-{:05}.gguf", index + 1, count);
 }
 
-// What "-00002-of-00005.gguf" ends: the path of the model without its shard number.
+// The path without its shard suffix ("-00002-of-00005.gguf").
 std::string shard_prefix(const GgufFile &file, uint64_t index, uint64_t count) {
     const std::string suffix = shard_suffix(index, count);
     if (!file.path.ends_with(suffix)) {
@@ -44,7 +44,7 @@ GgufFile read_sibling(const std::string &path, uint64_t index, uint64_t count) {
     return file;
 }
 
-// gguf_add_tensor() wants a ggml_tensor but takes only name, type and shape from it.
+// gguf_add_tensor() takes a ggml_tensor, but uses only its name, type and shape.
 ggml_tensor describe(const gguf_context *context, int64_t id) {
     ggml_tensor tensor = {};
     tensor.type = gguf_get_tensor_type(context, id);
@@ -59,7 +59,7 @@ ggml_tensor describe(const gguf_context *context, int64_t id) {
     return tensor;
 }
 
-// ggml ends the process where two tensors have one name.
+// ggml ends the process if two tensors have the same name.
 void refuse_doubles(const std::vector<GgufFile> &files) {
     std::set<std::string> names;
     for (const GgufFile &file : files) {

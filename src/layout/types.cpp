@@ -15,14 +15,14 @@ namespace larder {
 
 namespace {
 
-// ggml multiplies by one vec_dot per row, for which it converts the activations from float to the type that vec_dot
-// wants.
+// ggml multiplies with one vec_dot per row. It first converts the activations from float to the type that vec_dot
+// requires.
 bool can_multiply(ggml_type type) {
     const ggml_type_traits_cpu *traits = ggml_get_type_traits_cpu(type);
     return traits->vec_dot != nullptr && ggml_get_type_traits_cpu(traits->vec_dot_type)->from_float != nullptr;
 }
 
-// Rows are converted to float; those of float need no conversion.
+// Rows are converted to float. F32 needs no conversion.
 bool can_look_up(ggml_type type) { return type == GGML_TYPE_F32 || ggml_get_type_traits(type)->to_float != nullptr; }
 
 // Activations are F32, and ggml has no element-wise operation on F32 and another type.
@@ -50,7 +50,7 @@ TensorUse use_of(const ModelLayout &layout, const TensorInfo &tensor) {
     if (name.stem == "ffn_gate_tid2eid") {
         return TensorUse::ids;
     }
-    // Maps of a draft model's tokens to those of its target, the only other tensors of whole numbers in llama.cpp.
+    // Maps from a draft model's tokens to those of its target. No other tensors in llama.cpp contain integers.
     constexpr std::array<std::string_view, 2> tables = {"d2t", "masked_embd_ordering"};
     if (std::ranges::find(tables, name.stem) != tables.end()) {
         return TensorUse::table;

@@ -20,13 +20,14 @@ namespace {
 constexpr const char *model_key = "tokenizer.ggml.model";
 constexpr const char *tokens_key = "tokenizer.ggml.tokens";
 
-// Rows of the token embedding, one a token. Nothing for a draft model that uses the embedding of its target.
+// Rows of the token embedding, one per token. nullopt for a draft model that uses the embedding of its target.
 std::optional<uint64_t> embedded_tokens(const ModelLayout &layout) {
     const TensorInfo *embedding = layout.find("token_embd.weight");
     return embedding != nullptr ? std::optional(static_cast<uint64_t>(embedding->shape[1])) : std::nullopt;
 }
 
-// llama.cpp gives the embedding one row a token. A draft model with a map to its target's tokens may have other rows.
+// llama.cpp's embedding has one row per token. A draft model with a map to its target's tokens may have a different
+// number of rows.
 void check_rows(const ModelLayout &layout, const Metadata &keys, size_t n_token) {
     const std::optional<uint64_t> rows = embedded_tokens(layout);
     if (rows && *rows != n_token && layout.find("d2t") == nullptr) {
@@ -37,7 +38,7 @@ void check_rows(const ModelLayout &layout, const Metadata &keys, size_t n_token)
     }
 }
 
-// Without a tokenizer llama.cpp makes as many empty tokens as the key says.
+// Without a tokenizer llama.cpp creates as many empty tokens as this key specifies.
 void check_size_without_tokenizer(const ModelLayout &layout, const Metadata &keys) {
     const std::string key = layout.architecture + ".vocab_size";
     const std::optional<uint64_t> size = keys.number(key);
@@ -61,7 +62,7 @@ std::vector<std::string_view> read_tokens(const Metadata &keys, const std::strin
     return tokens;
 }
 
-// An array that may be absent. llama.cpp reads `n_least` elements of it.
+// An optional array. llama.cpp reads `n_least` elements without checking its length.
 void check_array(const Metadata &keys, const std::string &key, std::initializer_list<gguf_type> types, size_t n_least) {
     const std::optional<size_t> n = keys.count(key, types);
     if (n && *n < n_least) {
@@ -70,7 +71,7 @@ void check_array(const Metadata &keys, const std::string &key, std::initializer_
     }
 }
 
-// llama.cpp numbers empty tokens, so that only those with a text have to differ.
+// llama.cpp gives empty tokens numbered names, so only non-empty tokens must differ.
 void check_tokens_differ(const Metadata &keys, std::span<const std::string_view> tokens) {
     std::unordered_set<std::string_view> seen;
     seen.reserve(tokens.size());
@@ -84,8 +85,7 @@ void check_tokens_differ(const Metadata &keys, std::span<const std::string_view>
     }
 }
 
-// The tokens of an RWKV vocabulary are written with escapes. One of them is a newline, without which llama.cpp cannot
-// tokenise a text.
+// The tokens of an RWKV vocabulary are stored with escapes. llama.cpp needs the newline token to tokenise a text.
 void check_rwkv(const Metadata &keys, std::span<const std::string_view> tokens) {
     if (std::ranges::find(tokens, "\\n") == tokens.end()) {
         throw refusal(keys.path(),

@@ -1,7 +1,7 @@
-// vocabulary.h — whether the tokenizer's keys fit together and to the token embedding.
+// vocabulary.h — checks that the tokenizer's keys are consistent with each other and with the token embedding.
 //
-// llama.cpp believes most of them: it makes as many tokens as a key says, and ends the process over a token that is
-// there twice.
+// llama.cpp does not check most of them: it creates as many tokens as a key specifies, and ends the process if a token
+// occurs twice.
 #pragma once
 
 #include "layout/layout.h"
@@ -9,7 +9,7 @@
 
 namespace larder {
 
-// Throws Error(model) that names the key. A file without a tokenizer is left to llama.cpp.
+// Throws Error(model) that names the key. A file without a tokenizer is not checked.
 void check_vocabulary(const ModelLayout &layout, const Metadata &keys);
 
 } // namespace larder

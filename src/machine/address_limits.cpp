@@ -41,7 +41,7 @@ AddressLimits address_limits() { return {soft_limit(RLIMIT_DATA), soft_limit(RLI
 
 IdleAddresses idle_addresses(const std::string &root) {
     const KeyedFile status(root + "/proc/self/status");
-    // A budget holds the pages of the program's files too, which RLIMIT_DATA does not count.
+    // VmRSS includes pages of mapped files. RLIMIT_DATA does not count them, but the budget does.
     return {above(status.bytes("VmData"), status.bytes("VmRSS")), above(status.bytes("VmSize"), status.bytes("VmRSS"))};
 }
 
@@ -52,7 +52,7 @@ Machine within_limits(const Machine &machine, const AddressLimits &limits, const
             least = {above(*bound.limit, bound.idle), bound.name, bound.ulimit, bound.idle};
         }
     }
-    least.claimed_bytes = above(least.usable_bytes, machine.unclaimed_bytes()); // nobody else takes of these limits
+    least.claimed_bytes = above(least.usable_bytes, machine.unclaimed_bytes()); // limits of this process only
     return least;
 }
 

@@ -1,8 +1,8 @@
-// address_limits.h — limits of addresses: RLIMIT_DATA (ulimit -d) and RLIMIT_AS (ulimit -v).
+// address_limits.h — limits of the address space: RLIMIT_DATA (ulimit -d) and RLIMIT_AS (ulimit -v).
 //
-// The kernel counts what is mapped against them, touched or not: a thread's whole stack, arrays that llama.cpp asks for
-// and hardly uses, and with RLIMIT_AS code and PROT_NONE mappings too. Addresses that are not memory come off the limit
-// before it bounds a budget.
+// The kernel counts mapped addresses against these limits, touched or not: the whole stack of each thread and the large
+// arrays that llama.cpp allocates but hardly uses. RLIMIT_AS also counts code and PROT_NONE mappings. Addresses that
+// are not memory are therefore subtracted from the limit before it bounds a budget.
 //
 // Units: bytes. Threads: any.
 #pragma once
@@ -15,27 +15,27 @@
 
 namespace larder {
 
-struct AddressLimits {                // none: unlimited
-    std::optional<uint64_t> writable; // RLIMIT_DATA: private mappings that may be written, and the heap
+struct AddressLimits {                // no value: unlimited
+    std::optional<uint64_t> writable; // RLIMIT_DATA: private writable mappings and the heap
     std::optional<uint64_t> all;      // RLIMIT_AS
 
     [[nodiscard]] bool any() const { return writable || all; }
 };
 AddressLimits address_limits();
 
-// Addresses that are not memory the plan counts: mapped now and not touched, or to be mapped.
+// Addresses that the plan does not count as memory: mapped but not touched, or still to be mapped.
 struct IdleAddresses {
     uint64_t writable = 0;
     uint64_t all = 0;
 };
-// What of this process's mappings is not in RAM now. `root` stands before /proc, for tests.
+// The mapped addresses of this process that are not in RAM now. `root` is prepended to /proc, for tests.
 IdleAddresses idle_addresses(const std::string &root = "");
 
-// The machine, or what the limits leave if that is less.
+// `machine` bounded by the limits: unchanged where the limits allow at least as much.
 Machine within_limits(const Machine &machine, const AddressLimits &limits, const IdleAddresses &idle);
 
-// "raise 'ulimit -d' to 180000 or more": the value (KiB) with which the machine gives `budget_bytes`. Empty if no such
-// limit bounds the machine.
+// "raise 'ulimit -d' to 180000 or more": the value (KiB) that allows `budget_bytes`. Empty if no such limit bounds the
+// machine.
 std::string raise_limit_for(const Machine &machine, uint64_t budget_bytes);
 
 // "RLIMIT_DATA (ulimit -d) lets the process map 19.53 MiB"; empty without limits.

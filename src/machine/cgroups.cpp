@@ -8,7 +8,8 @@ namespace larder {
 
 namespace {
 
-// v1 writes "none" as the largest multiple of a page below 2^63, v2 as "max". No machine has an exbibyte.
+// Version 1 writes "no limit" as the largest multiple of a page below 2^63, version 2 as "max". No machine has an
+// exbibyte of memory.
 constexpr uint64_t unlimited_bytes = uint64_t{1} << 60;
 
 bool lists(std::string_view comma_separated, std::string_view item) {
@@ -39,11 +40,11 @@ std::string unescape(std::string_view text) {
 
 struct Mount {
     std::string root;  // the path inside the cgroup hierarchy that is mounted
-    std::string point; // where
+    std::string point; // the mount point
 };
 
-// Lines of mountinfo: id parent device root point options [optional fields] - type source options-of-the-hierarchy.
-// An empty controller means version 2.
+// Fields of a mountinfo line: id, parent, device, root, mount point, options, [optional fields], "-", type, source,
+// options of the hierarchy. An empty `controller` selects version 2.
 std::optional<Mount> find_mount(const std::string &root, std::string_view controller) {
     const std::string text = read_text(root + "/proc/self/mountinfo");
     std::optional<Mount> mount;
@@ -60,7 +61,7 @@ std::optional<Mount> find_mount(const std::string &root, std::string_view contro
     return mount;
 }
 
-// Lines of /proc/PID/cgroup: id:controllers:path. Version 2 has id 0 and no controllers.
+// Format of a line of /proc/PID/cgroup: id:controllers:path. Version 2 has id 0 and no controllers.
 std::optional<std::string> find_path(const std::string &root, const std::string &pid, std::string_view controller) {
     const std::string text = read_text(root + "/proc/" + pid + "/cgroup");
     std::optional<std::string> path;
@@ -78,8 +79,9 @@ std::optional<std::string> find_path(const std::string &root, const std::string 
     return path;
 }
 
-// The part of `path` below what is mounted: "" or "/a/b". A container may see its own cgroup as the mount's root, and a
-// path outside of that (or one with ".." from another namespace) leads nowhere: then the mount itself is all there is.
+// The part of `path` below the mounted root: "" or "/a/b". Inside a container the mount's root may be the container's
+// own cgroup. A path outside of it, or one with ".." from another namespace, cannot be resolved; then only the mount
+// itself is used.
 std::string below(const std::string &mount_root, const std::string &path) {
     const std::string prefix = mount_root == "/" ? "" : mount_root;
     const bool inside = path.compare(0, prefix.size(), prefix) == 0 &&

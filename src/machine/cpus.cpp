@@ -27,13 +27,13 @@ std::vector<uint32_t> common(const std::vector<uint32_t> &a, const std::vector<u
 std::vector<uint32_t> online(const std::string &root) {
     std::vector<uint32_t> cpus = parse_list(read_text(root + cpu_folder + "/online"));
     const auto n = static_cast<uint32_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-    for (uint32_t cpu = 0; cpus.size() < n && root.empty() && cpu < n; cpu++) { // no /sys
+    for (uint32_t cpu = 0; cpus.size() < n && root.empty() && cpu < n; cpu++) { // without /sys
         cpus.push_back(cpu);
     }
     return cpus;
 }
 
-// Cores that share one processor's work are the threads of one core.
+// Processors with the same list of thread siblings are the threads of one core.
 uint32_t count_cores(const std::string &root, const std::vector<uint32_t> &cpus) {
     std::set<std::string> cores;
     for (const uint32_t cpu : cpus) {
@@ -44,8 +44,8 @@ uint32_t count_cores(const std::string &root, const std::vector<uint32_t> &cpus)
     return static_cast<uint32_t>(cores.size());
 }
 
-// Slow cores hold up fast ones at every barrier. On Intel's processors with two kinds the kernel lists the fast ones
-// here; elsewhere there is no such file.
+// At each barrier the fast cores wait for the slow ones. On Intel's hybrid processors the kernel lists the fast cores
+// in this file; on other processors the file does not exist.
 std::vector<uint32_t> without_efficiency_cores(const std::string &root, const std::vector<uint32_t> &cpus) {
     const std::vector<uint32_t> fast = common(cpus, parse_list(read_text(root + "/sys/devices/cpu_core/cpus")));
     return fast.empty() ? cpus : fast;
@@ -59,7 +59,7 @@ struct Quota {
 void bound(std::optional<Quota> &least, std::optional<uint64_t> quota_us, std::optional<uint64_t> period_us,
            const Cgroup &group) {
     if (!quota_us || !period_us || *period_us == 0) {
-        return; // "max", -1, or no such file
+        return; // "max", -1, or the file does not exist
     }
     const auto processors = static_cast<uint32_t>(std::clamp<uint64_t>(*quota_us / *period_us, 1, UINT32_MAX));
     if (!least || processors < least->processors) {

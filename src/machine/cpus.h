@@ -1,6 +1,6 @@
-// cpus.h — the processors that this process may use, and the threads that are worth starting on them.
+// cpus.h — the processors that this process may use, and the default number of threads.
 //
-// Threads: any. `root` stands before /proc and /sys, for tests.
+// Threads: any. `root` is prepended to /proc and /sys, for tests.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 namespace larder {
 
 struct Cpus {
-    uint32_t cores = 1;        // physical cores of the machine; its performance cores, where it has two kinds
-    uint32_t usable_cores = 1; // of them, those with a processor in this process's affinity mask (taskset, cpusets)
-    uint32_t processors = 1;   // logical processors in the mask, but no more than the quota
-    // Whole processors of the smallest CPU quota of its cgroup and all ancestors (v1 and v2), rounded down, at least 1;
-    // 0: there is none. A thread that the kernel stops for the quota holds up all others at the next barrier, so a part
-    // of a processor is left unused.
+    uint32_t cores = 1;        // physical cores of the machine; only performance cores on a hybrid processor
+    uint32_t usable_cores = 1; // those with a processor in this process's affinity mask (taskset, cpusets)
+    uint32_t processors = 1;   // logical processors in the mask, at most `quota`
+    // The smallest CPU quota of this process's cgroup and its ancestors (v1 and v2), in whole processors: rounded down,
+    // at least 1. 0: no quota. The fraction is left unused because a thread that the kernel throttles delays all others
+    // at the next barrier.
     uint32_t quota = 0;
-    std::string quota_cgroup; // that sets it: "/a/b"
+    std::string quota_cgroup; // the cgroup that sets the quota: "/a/b"
 
-    // The compute threads to start where the user names no number: a thread for each usable core, within the quota.
+    // The default number of compute threads: one for each usable core, at most `quota`.
     [[nodiscard]] uint32_t default_threads() const;
-    // Why these are fewer than the machine's cores: "CPU quota of cgroup /a", "CPU affinity"; empty if they are not.
+    // Why default_threads() is less than `cores`: "CPU quota of cgroup /a" or "CPU affinity". Empty if it is not less.
     [[nodiscard]] std::string bound_by() const;
 };
 

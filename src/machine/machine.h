@@ -1,6 +1,6 @@
-// machine.h — how much memory this process may use now, and what bounds it.
+// machine.h — how much memory this process may use now, and which limit determines it.
 //
-// Units: bytes. Threads: any. `root` stands before /proc and /sys, for tests.
+// Units: bytes. Threads: any. `root` is prepended to /proc and /sys, for tests.
 #pragma once
 
 #include "machine/memory_claims.h"
@@ -14,23 +14,24 @@ namespace larder {
 struct Machine {
     uint64_t usable_bytes = 0;
     std::string source; // "MemAvailable", "cgroup memory.limit_in_bytes of /a/b", "RLIMIT_DATA (ulimit -d)"
-    // Where a limit of addresses bounds it: the limit's name in a shell, and how much of it is not memory.
+    // If a limit of the address space determines usable_bytes: its shell command, and how many of the addresses are not
+    // memory.
     std::string ulimit{};
     uint64_t idle_bytes = 0;
-    // Of usable_bytes, what other larder processes have planned to take and do not hold yet.
+    // The part of usable_bytes that other larder processes have planned to use but do not hold yet.
     uint64_t claimed_bytes = 0;
 
     [[nodiscard]] uint64_t unclaimed_bytes() const { return usable_bytes - claimed_bytes; }
 };
 
-// The minimum of MemAvailable (plus what this process already holds) and the limits of its cgroup and of all ancestors
-// (v1 and v2; memory.max, memory.high), less what others in the group use; page cache that the kernel can take back
-// does not count as used. A claim counts where its process is bound by the same limit. Take `claims` before this call,
-// so that what a claimant takes meanwhile is counted twice rather than not at all.
+// The minimum of MemAvailable (plus the memory that this process already holds) and of the limits of its cgroup and all
+// ancestors (v1 and v2; memory.max, memory.high), less the memory that other processes of the group use. Reclaimable
+// page cache does not count as used. A claim counts for a limit if its process is subject to that limit. Read `claims`
+// before this call: memory that a claimant allocates in between is then counted twice rather than not at all.
 Machine probe_memory(const std::string &root = "", std::span<const MemoryClaim> claims = {});
 
-// The same within RLIMIT_DATA and RLIMIT_AS, less the addresses that are mapped and not in RAM now (address_limits.h).
-// Addresses that a model will map are known to the engine's planner only.
+// The same, also bounded by RLIMIT_DATA and RLIMIT_AS, less the addresses that are mapped but not in RAM now
+// (address_limits.h). Addresses that a model will map are known only to the runtime's planner.
 Machine probe_machine(const std::string &root = "", std::span<const MemoryClaim> claims = {});
 
 } // namespace larder

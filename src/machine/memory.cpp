@@ -1,4 +1,4 @@
-// What this process may use.
+// Computes how much memory this process may use.
 #include "base/bytes.h"
 #include "machine/address_limits.h"
 #include "machine/cgroups.h"
@@ -16,7 +16,8 @@ namespace larder {
 
 namespace {
 
-// Both what may be used, and what of it is not claimed, are the least of all bounds; not always of the same one.
+// The usable bytes and the unclaimed bytes are each the minimum over all bounds. The two minima may come from different
+// bounds.
 void bound(Machine &machine, uint64_t usable_bytes, uint64_t claimed_bytes, const std::string &source) {
     const uint64_t unclaimed =
         std::min(machine.unclaimed_bytes(), usable_bytes - std::min(usable_bytes, claimed_bytes));
@@ -45,17 +46,18 @@ Machine available(const std::string &root, std::span<const MemoryClaim> claims) 
     return machine;
 }
 
-// The kernel takes back page cache before it kills; but not what others in the group hold otherwise.
+// The kernel reclaims page cache before it kills a process, but it cannot reclaim the other memory of other processes.
 uint64_t usable_of(uint64_t limit, uint64_t used, uint64_t reclaimable, uint64_t own) {
     const uint64_t mine = own + reclaimable;
     const uint64_t others = used - std::min(used, mine);
     return limit - std::min(limit, others);
 }
 
-// The names of the same figures in the two versions, in memory.stat.
+// The names in memory.stat of the same figures in both versions.
 struct StatNames {
-    std::array<const char *, 2> reclaimable{}; // of the group and all below it
-    // What the usage is the sum of, but for what is charged in advance; and a file of its own with another part.
+    std::array<const char *, 2> reclaimable{}; // of the group and its descendants
+    // The usage is the sum of these, plus memory that is charged in advance. Version 1 has one more part in a file of
+    // its own.
     std::array<const char *, 4> parts{};
     const char *part_file = nullptr;
 };
@@ -64,9 +66,9 @@ constexpr StatNames names_v1 = {{"total_inactive_file", "total_active_file"},
                                 "memory.kmem.usage_in_bytes"};
 constexpr StatNames names_v2 = {{"inactive_file", "active_file"}, {"anon", "file", "kernel", "sock"}, nullptr};
 
-// The kernel charges a group by up to 64 pages a processor in advance, which nobody holds, and takes that back before
-// it kills. On a budget of some ten MiB it is more than the plan tolerates. Its own figures differ by as much for a
-// moment, so no more is believed.
+// The kernel charges a group for up to 64 pages per processor in advance. No process holds them, and the kernel returns
+// them before it kills a process. With a budget of some ten MiB they exceed the tolerance of the plan. The kernel's
+// figures can briefly differ by as much, so the difference is capped at this value.
 constexpr uint64_t precharged_bytes_per_cpu = 256 * KiB;
 
 uint64_t precharged_of(const StatNames &names, const Cgroup &group, const KeyedFile &stat, uint64_t used) {
@@ -74,7 +76,7 @@ uint64_t precharged_of(const StatNames &names, const Cgroup &group, const KeyedF
     for (const char *key : names.parts) {
         const auto part = key == nullptr ? std::optional<uint64_t>(0) : stat.find(key);
         if (!part) {
-            return 0; // a kernel that does not have this figure
+            return 0; // this kernel does not report the figure
         }
         sum += *part;
     }
@@ -97,8 +99,8 @@ uint64_t claimed_in(const std::string &root, const Cgroup &group, std::span<cons
     return bytes;
 }
 
-// What this process holds is read last: while it fills its arena it grows in between, which must not look like memory
-// that others hold.
+// anonymous_bytes() is read last: this process may grow while it fills its arena, and that growth must not count as
+// memory of other processes.
 void bound_by_group(Machine &machine, const Cgroup &group, const std::string &root,
                     std::span<const MemoryClaim> claims) {
     const StatNames &names = group.version == CgroupVersion::v1 ? names_v1 : names_v2;
@@ -114,7 +116,7 @@ void bound_by_group(Machine &machine, const Cgroup &group, const std::string &ro
         bound(machine, usable_of(limit.bytes, used, reclaimable, own), claimed,
               std::string("cgroup ") + limit.file + " of " + group.path);
     }
-    // v1 repeats here the smallest limit above, also of ancestors that a container does not see.
+    // Version 1 reports here the smallest limit of all ancestors, including those that a container cannot see.
     if (const auto inherited = stat.find("hierarchical_memory_limit")) {
         bound(machine, usable_of(*inherited, used, reclaimable, own), claimed, "cgroup limit above " + group.path);
     }

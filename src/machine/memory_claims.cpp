@@ -28,7 +28,8 @@ constexpr milliseconds turn_wait_max{10'000};
 constexpr milliseconds turn_wait_step{10};
 constexpr std::string_view claim_prefix = "claim-";
 
-// Makes the folder if it is not there. True if it is this user's alone: in a shared /tmp anybody may have made it.
+// Creates the folder if it does not exist. True if only this user can write to it: in a shared /tmp another user may
+// have created it.
 bool is_own_folder(const std::string &path) {
     ::mkdir(path.c_str(), S_IRWXU);
     const UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -37,8 +38,8 @@ bool is_own_folder(const std::string &path) {
            (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 && ::access(path.c_str(), W_OK | X_OK) == 0;
 }
 
-// In clock ticks since the machine started; none if there is no such process. Its name, in parentheses, may have spaces
-// and parentheses; the fields after it begin with the third.
+// In clock ticks since boot; none if the process does not exist. The process name is in parentheses and may itself
+// contain spaces and parentheses; the fields after it begin with the third.
 std::optional<uint64_t> start_time(const std::string &pid) {
     const std::string text = read_text("/proc/" + pid + "/stat");
     const size_t name_end = text.rfind(')');
@@ -49,7 +50,7 @@ std::optional<uint64_t> start_time(const std::string &pid) {
     return fields.size() > 19 ? to_number(fields[19]) : std::nullopt;
 }
 
-// The PID namespace: numbers of processes mean nothing in another one. "pid:[4026531836]"
+// The inode of the PID namespace, parsed from "pid:[4026531836]". PIDs are only comparable within one namespace.
 uint64_t pid_namespace() {
     std::error_code error;
     const std::string link = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
@@ -90,7 +91,7 @@ std::optional<ClaimFile> parse(std::string_view name) {
     return name.empty() ? std::optional(claim) : std::nullopt;
 }
 
-// What the claimant holds; none if it has ended. A zombie holds nothing and has no such line.
+// The memory that the claimant holds; none if it has ended. A zombie has no VmRSS line and holds nothing.
 std::optional<uint64_t> held_by(const ClaimFile &claim) {
     const std::string pid = std::to_string(claim.pid);
     if (start_time(pid) != claim.start) {
@@ -115,7 +116,7 @@ template <typename Use> void for_each_claim(const std::string &folder, Use use) 
 void remove_claims_of_the_dead(const std::string &folder) {
     for_each_claim(folder, [](const ClaimFile &claim, const std::filesystem::path &path) {
         if (!held_by(claim)) {
-            std::error_code error; // another process may have removed it
+            std::error_code error; // another process may have removed it already
             std::filesystem::remove(path, error);
         }
     });

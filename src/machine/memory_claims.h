@@ -1,20 +1,20 @@
-// memory_claims.h — what other larder processes have planned to take of the machine's memory and do not hold yet.
+// memory_claims.h — memory that other larder processes have planned to use and do not hold yet.
 //
-// Two processes that start at the same time see the same free memory, and each would plan with all of it. So each
-// claims what it has planned, and plans with what the others leave:
+// Two processes that start at the same time see the same free memory, and each would plan to use all of it. Therefore
+// each process claims the memory that it has planned, and plans only with memory that is not claimed:
 //
-//     const PlanningTurn turn;                               // others wait with their plans
+//     const PlanningTurn turn;                               // other processes wait before they plan
 //     const Machine machine = probe_memory("", other_claims());
 //     ...                                                    // plan
 //     OwnClaim claim(planned_bytes);                         // until it is destroyed, or the process ends
 //
-// A claim is an empty file in a folder that all larder processes of a user share: $XDG_RUNTIME_DIR/larder,
-// /run/user/UID/larder or /tmp/larder-UID, the first that can be made or is there, belongs to the user and is writable
-// by nobody else. Its name says all: "claim-NAMESPACE-PID-START-NUMBER-BYTES", with the PID namespace's inode, the
-// process's start time as in /proc/PID/stat, and the number of the claim in the process. Files of processes that have
-// ended count for nothing; the next claim removes them. What a process holds by now is read from /proc, so processes of
-// other users, or in containers of their own, do not see each other's claims. Without a folder nothing is claimed and
-// nobody waits; no error says so.
+// A claim is an empty file in a folder that all larder processes of a user share: the first of $XDG_RUNTIME_DIR/larder,
+// /run/user/UID/larder and /tmp/larder-UID that exists or can be created, belongs to the user and is writable by nobody
+// else. The file name contains all data: "claim-NAMESPACE-PID-START-NUMBER-BYTES", with the inode of the PID namespace,
+// the start time of the process as in /proc/PID/stat, and the number of the claim within the process. Claims of
+// processes that have ended are ignored, and the next claim deletes their files. How much of its claim a process holds
+// is read from /proc, so processes of other users or in other containers do not see each other's claims. If there is no
+// such folder, nothing is claimed, no process waits, and no error is reported.
 //
 // Units: bytes. Threads: any.
 #pragma once
@@ -28,31 +28,31 @@
 
 namespace larder {
 
-// The folder; empty if there is none. The functions below take another one for tests.
+// The folder for claims; empty if there is none. The functions below take a folder for tests.
 std::string claims_folder();
 
-// What a process has claimed in all, and does not have in RAM yet.
+// The memory that a process has claimed in total and does not have in RAM yet.
 struct MemoryClaim {
     uint64_t pid = 0;
     uint64_t missing_bytes = 0;
 };
-// Of every other process that lives.
+// The claims of all other live processes.
 std::vector<MemoryClaim> other_claims(const std::string &folder = claims_folder());
 
-// While it lives, PlanningTurns of other processes wait in their constructor: up to ten seconds, in case this one has
-// been stopped. At most one at a time in a process.
+// While one exists, the constructor waits in other processes: at most ten seconds, because the holder may be stopped. A
+// process must have at most one at a time.
 class PlanningTurn {
   public:
     explicit PlanningTurn(const std::string &folder = claims_folder());
 
   private:
-    UniqueFd lock_; // none without a folder
+    UniqueFd lock_; // invalid without a folder
 };
 
-// A claim of this process.
+// A claim of this process. It ends when the object is destroyed.
 class OwnClaim {
   public:
-    OwnClaim() = default; // of nothing
+    OwnClaim() = default; // claims nothing
     explicit OwnClaim(uint64_t bytes, const std::string &folder = claims_folder());
     OwnClaim(OwnClaim &&other) noexcept : path_(std::exchange(other.path_, {})) {}
     OwnClaim &operator=(OwnClaim &&other) noexcept {
@@ -64,7 +64,7 @@ class OwnClaim {
     ~OwnClaim();
 
   private:
-    std::string path_; // empty: none
+    std::string path_; // empty: no claim
 };
 
 } // namespace larder

@@ -37,8 +37,8 @@ struct Mapping {
     uint64_t end = 0;
 };
 
-// Lines of /proc/self/maps: begin-end permissions offset device inode path. What is mapped for writing and belongs to
-// no file.
+// Fields of a line of /proc/self/maps: begin-end, permissions, offset, device, inode, path. Returns writable mappings
+// without a file.
 std::optional<Mapping> own_memory(std::string_view line) {
     const std::vector<std::string_view> fields = words_of(line);
     if (fields.size() < 5 || !fields[1].starts_with("rw") || fields[4] != "0") {
@@ -73,7 +73,7 @@ void check_may_lock(uint64_t limit_bytes, uint64_t held_bytes, uint64_t untouche
 }
 
 void lock_memory() {
-    // Future mappings first: what another thread maps meanwhile is locked by the one or the other.
+    // MCL_FUTURE comes first: a mapping that another thread makes meanwhile is then locked either by it or by the loop.
     const auto refused = [] {
         return Error::from_errno(errno, "--mlock: the kernel does not lock the memory", remedy);
     };

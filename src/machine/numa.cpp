@@ -22,7 +22,7 @@ bool meet(const std::vector<uint32_t> &a, const std::vector<uint32_t> &b) {
     return std::ranges::any_of(a, [&](uint32_t number) { return std::ranges::binary_search(b, number); });
 }
 
-// Of this thread; none if the kernel has no policies.
+// The policy of this thread; none if the kernel does not support policies.
 std::optional<int> policy() {
     int mode = MPOL_DEFAULT;
     if (::syscall(SYS_get_mempolicy, &mode, nullptr, 0, nullptr, 0) != 0) {
@@ -55,7 +55,7 @@ bool interleave_memory(const std::vector<uint32_t> &nodes) {
     for (const uint32_t node : nodes) {
         mask[node / word_bits] |= 1UL << (node % word_bits);
     }
-    // The kernel reads one bit less than it is told.
+    // The kernel uses one bit less than `maxnode`.
     return ::syscall(SYS_set_mempolicy, MPOL_INTERLEAVE, mask.data(), mask.size() * word_bits + 1) == 0;
 }
 

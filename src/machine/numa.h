@@ -1,10 +1,10 @@
-// numa.h — on which memory nodes the pages of this process land.
+// numa.h — distributes the pages of this process over the NUMA nodes.
 //
-// The kernel takes a page from the node of the processor that touches it first. One thread loads the weights, so
-// without a policy most of them would lie on one node, and the threads of the others would share its link. Interleaved,
+// By default the kernel allocates a page on the node of the processor that touches it first. One thread loads the
+// weights, so most of them would be on one node, and the threads of other nodes would share its link. With interleaving
 // every node serves an equal part.
 //
-// Threads: interleave_memory() before the first thread, as a thread inherits the policy when it starts.
+// Threads: call interleave_memory() before any thread starts, because a thread inherits the policy when it starts.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace larder {
 
-// The nodes with both memory and processors that this process may use (affinity mask, cpusets), ascending; empty where
-// the kernel knows no nodes. `root` stands before /proc and /sys, for tests.
+// The nodes with both memory and processors that this process may use (affinity mask, cpusets), ascending. Empty if the
+// kernel reports no nodes. `root` is prepended to /proc and /sys, for tests.
 std::vector<uint32_t> usable_numa_nodes(const std::string &root = "");
 
-// Has the pages that this process touches from now on dealt out to `nodes` in turn. Does nothing for fewer than two
-// nodes, and where a policy is set already (numactl). False if the kernel refuses.
+// Interleaves pages that this process touches from now on over `nodes`. Does nothing for fewer than two nodes, or if a
+// policy is already set (numactl). False if the kernel refuses.
 bool interleave_memory(const std::vector<uint32_t> &nodes = usable_numa_nodes());
 
-// One line about it for the user; empty with fewer than two usable nodes.
+// One line for the user about the policy in use; empty with fewer than two usable nodes.
 std::string numa_note();
 
 } // namespace larder

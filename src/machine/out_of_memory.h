@@ -1,6 +1,6 @@
 // out_of_memory.h — errors for memory and threads that the kernel refused.
 //
-// Threads: any, but keep_memory_for_errors(), which comes before the first thread.
+// Threads: any, except keep_memory_for_errors(), which must be called before any thread starts.
 #pragma once
 
 #include "base/error.h"
@@ -10,14 +10,14 @@
 
 namespace larder {
 
-// Sets some memory aside that out_of_memory() frees, so that its message can be built. Does nothing where no limit of
-// addresses is set: without one, small allocations do not fail.
+// Reserves memory that out_of_memory() frees to build its message. Does nothing if no limit of the address space is
+// set: small allocations do not fail then.
 void keep_memory_for_errors();
 
-// The kernel refused memory: Error(budget) that names the limits of addresses where there are any, else Error(io).
+// For a failed allocation: Error(budget) that names the limits of the address space if there are any, else Error(io).
 Error out_of_memory(const std::string &what = "out of memory");
 
-// The kernel refused a thread.
+// For a thread that could not start.
 Error no_thread(const std::error_code &code);
 
 } // namespace larder

@@ -58,7 +58,7 @@ std::optional<uint64_t> to_number(std::string_view text) {
     return number;
 }
 
-// The watcher of pressure asks for one number every few milliseconds: one read, no allocation.
+// The pressure watcher reads a number every few milliseconds, so this uses one read and allocates nothing.
 std::optional<uint64_t> read_number(const std::string &path) {
     const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     std::array<char, 32> text{};

@@ -1,7 +1,6 @@
-// proc_files.h — readers of the small text files in /proc and /sys.
+// proc_files.h — reads the small text files in /proc and /sys.
 //
-// A file that cannot be read, or that says something else, sets no bound and is no error: every function then returns
-// an empty value. Threads: any.
+// A file that cannot be read or parsed is not an error: the functions then return an empty value. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +14,13 @@ namespace larder {
 // The whole file; empty if it cannot be read. Costs two or three system calls and one allocation.
 std::string read_text(const std::string &path);
 
-// The number at the beginning of a file that holds nothing else; none for any other text ("max", "-1").
+// The number in a file that contains nothing else; none for any other text ("max", "-1").
 std::optional<uint64_t> read_number(const std::string &path);
 
-// The whole of `text` as a decimal number.
+// Parses all of `text` as a decimal number; none if it is anything else.
 std::optional<uint64_t> to_number(std::string_view text);
 
-// A list of numbers as the kernel writes sets of processors and nodes, "0-3,8": ascending. Empty for any other text.
+// Parses a set of processors or nodes in the kernel's format, "0-3,8". Ascending; empty for any other text.
 std::vector<uint32_t> parse_list(std::string_view text);
 
 // Calls `use` with each line of `text`, without its newline.
@@ -33,18 +32,18 @@ template <typename Use> void for_each_line(std::string_view text, Use use) {
     }
 }
 
-// The words of a line, which spaces or tabs separate.
+// The words of a line, separated by spaces or tabs.
 std::vector<std::string_view> words_of(std::string_view line);
 
 // A file of lines "key value" or "key: value unit", read once.
 class KeyedFile {
   public:
     explicit KeyedFile(const std::string &path) : text_(read_text(path)) {}
-    // What follows the key in the first line that has it; empty if there is none.
+    // The text after the key in the first line that begins with it; empty if there is none.
     [[nodiscard]] std::string_view value(std::string_view key) const;
-    // The same, where it begins with a whole number.
+    // The number at the beginning of value(); none if there is none.
     [[nodiscard]] std::optional<uint64_t> find(std::string_view key) const;
-    // The number in bytes, where the unit may be "kB"; 0 without the key.
+    // The number in bytes; a unit of "kB" is taken into account. 0 without the key.
     [[nodiscard]] uint64_t bytes(std::string_view key) const;
 
   private:

@@ -21,14 +21,14 @@ namespace larder {
 
 namespace {
 
-constexpr uint64_t main_stack_least = 256 * KiB; // it takes some 130
-constexpr uint64_t main_stack_wanted = 8 * MiB;  // what systems give without being asked
-constexpr int mmap_threshold = 4 * 1024 * 1024;  // larger blocks are mappings of their own
+constexpr uint64_t main_stack_least = 256 * KiB; // in use: about 130 KiB
+constexpr uint64_t main_stack_wanted = 8 * MiB;  // the usual default of systems
+constexpr int mmap_threshold = 4 * 1024 * 1024;  // larger allocations get a mapping of their own
 
-// Rounds that an OpenMP thread spins at a barrier before it sleeps: some microseconds. libgomp's default is some
-// milliseconds; where another program wants one of the cores, the spinning thread then holds it while the thread it
-// waits for is not run, at a thousand barriers a token. This few is as fast on a machine at rest, and several times as
-// fast on a busy one (docs/what-did-not-work.md).
+// Rounds that an OpenMP thread spins at a barrier before it sleeps; this is some microseconds. libgomp's default is
+// some milliseconds. If another program uses one of the cores, the spinning thread then keeps its core while the thread
+// that it waits for cannot run, at a thousand barriers per token. This value is as fast on an idle machine and several
+// times as fast on a busy one (docs/what-did-not-work.md).
 constexpr const char *spin_count = "300";
 
 void grow_main_stack() {
@@ -49,14 +49,14 @@ void set_thread_stacks() {
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) == 0) {
         pthread_attr_setstacksize(&attributes, thread_stack_bytes);
-        pthread_setattr_default_np(&attributes); // of OpenMP's threads too
+        pthread_setattr_default_np(&attributes); // also for OpenMP's threads
         pthread_attr_destroy(&attributes);
     }
 }
 
 void set_up_heap() {
     mallopt(M_ARENA_MAX, 1); // each further heap takes 64 MiB of addresses
-    // Without these glibc adapts both thresholds: the heap keeps what was freed, and how much depends on the order of
+    // Otherwise glibc adapts both thresholds: the heap keeps freed memory, and how much depends on the order of
     // allocations.
     mallopt(M_MMAP_THRESHOLD, mmap_threshold);
     mallopt(M_TRIM_THRESHOLD, mmap_threshold);
@@ -66,9 +66,9 @@ void set_up_heap() {
 void start_again_with_short_spins(char *const *argv) {
     if (std::getenv("GOMP_SPINCOUNT") == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr &&
         ::setenv("GOMP_SPINCOUNT", spin_count, 1) == 0) {
-        std::error_code error; // the program's own path, so that its name stays in the list of processes
+        std::error_code error; // the resolved path, so that the list of processes shows the program's name
         ::execv(std::filesystem::read_symlink("/proc/self/exe", error).c_str(), argv);
-        // If it returns, all works, with long spins.
+        // If execv() fails, the program still works, with long spins.
     }
 }
 

@@ -1,16 +1,19 @@
-// process.h — the set-up of the process that a main() does first.
+// process.h — set-up of the process, for the beginning of main().
 #pragma once
 
 namespace larder {
 
-// Makes the process's use of memory, addresses and processors small and known:
-//   - stacks of thread_stack_bytes (threads.h), whatever ulimit -s says, and a main stack that may grow far enough;
-//   - one heap for all threads, large blocks in mappings of their own, memory set aside to report that it ran out;
-//   - memory interleaved over the NUMA nodes, where the process may run on several (numa.h);
-//   - OpenMP threads that wait for each other briefly before they sleep. Their library reads the setting before main()
-//     runs, so this function starts the program again with it, with the arguments `argv`, unless GOMP_SPINCOUNT or
-//     OMP_WAIT_POLICY is set. With a null `argv` it does not.
-// Call it first in main(), before any thread starts. Throws Error(io) if the main stack may not grow far enough.
+// Reduces and fixes the process's use of memory, addresses and processors:
+//   - Threads get stacks of thread_stack_bytes (threads.h), whatever ulimit -s is. The limit of main()'s stack is
+//     raised if it is too small.
+//   - All threads share one heap, and large allocations get mappings of their own. Some memory is reserved for
+//     reporting that memory ran out.
+//   - Memory is interleaved over the NUMA nodes if the process may run on several (numa.h).
+//   - OpenMP threads spin only briefly at barriers before they sleep. Their library reads this setting before main()
+//     runs, so this function executes the program again with it and with the arguments `argv`, unless GOMP_SPINCOUNT or
+//     OMP_WAIT_POLICY is set. It does not if `argv` is null.
+// Call it first in main(), before any thread starts. Throws Error(io) if the limit of the main stack is too small and
+// cannot be raised.
 void set_up_process(char *const *argv);
 
 } // namespace larder

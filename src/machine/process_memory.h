@@ -1,6 +1,6 @@
-// process_memory.h — what the kernel counts as the memory of this process.
+// process_memory.h — the memory of this process as the kernel counts it.
 //
-// Units: bytes. Threads: any. `root` stands before /proc, for tests. What the kernel does not tell is 0.
+// Units: bytes. Threads: any. `root` is prepended to /proc, for tests. A figure that the kernel does not report is 0.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@ namespace larder {
 struct ProcessMemory {
     uint64_t rss_bytes = 0;
     uint64_t peak_rss_bytes = 0;
-    uint64_t anonymous_bytes = 0; // of rss_bytes, as anonymous_bytes() below
+    uint64_t anonymous_bytes = 0; // part of rss_bytes, see anonymous_bytes() below
     uint64_t vm_swap_bytes = 0;
-    uint64_t locked_bytes = 0;  // addresses that are locked, whether touched or not
+    uint64_t locked_bytes = 0;  // locked addresses, touched or not
     uint64_t read_bytes = 0;    // read from storage by the process (/proc/self/io)
     uint64_t written_bytes = 0; // written to storage
 };
 ProcessMemory process_memory(const std::string &root = "");
 
-// Anonymous and shared memory in RAM: what the kernel cannot take back without swap. Pages of files are page cache.
-// Kernels before 4.5 do not tell the two apart; then it is all that is in RAM.
+// Anonymous and shared memory in RAM, which the kernel cannot reclaim without swap. Pages of mapped files are page
+// cache and not included. Kernels before 4.5 do not report the difference; then all memory of the process in RAM is
+// returned.
 uint64_t anonymous_bytes(const std::string &root = "");
 
 } // namespace larder

@@ -1,4 +1,4 @@
-// threads.h — the threads of this process: their stacks, how many run, and whether more can start.
+// threads.h — the threads of this process: stack size, number, and whether more can start.
 //
 // Units: bytes. Threads: any.
 #pragma once
@@ -9,14 +9,14 @@
 
 namespace larder {
 
-// The stack of every thread that the process starts, after set_up_process(). main()'s is as large as ulimit -s says.
+// The stack size of every thread that starts after set_up_process(). main()'s stack follows ulimit -s.
 inline constexpr uint64_t thread_stack_bytes = 2 * MiB;
 
-// Threads of this process beside main().
+// The number of threads of this process, without main().
 uint64_t threads_running();
 
-// Starts `threads` threads that live at the same time, and ends them. Throws no_thread() (out_of_memory.h) if one
-// cannot start: OpenMP would end the process.
+// Starts `threads` threads that exist at the same time, and joins them. Throws no_thread() (out_of_memory.h) if one
+// cannot start. Without this check OpenMP would end the process.
 void check_threads_can_start(uint32_t threads);
 
 } // namespace larder

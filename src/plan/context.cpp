@@ -1,4 +1,4 @@
-// How long a context fits.
+// The largest context that fits.
 #include "base/bytes.h"
 #include "plan/plan.h"
 
@@ -10,15 +10,15 @@ namespace larder {
 
 namespace {
 
-constexpr uint32_t steps_first = 8; // tokens grow by this factor until two points give a line
-constexpr int guesses_max = 12;     // by lines; after them the rest is halved
+constexpr uint32_t steps_first = 8; // factor by which the guess grows until two points define a line
+constexpr int guesses_max = 12;     // by linear interpolation; afterwards bisection
 
 struct Point {
-    uint32_t steps = 0; // of ctx_tokens_step
+    uint32_t steps = 0; // in units of ctx_tokens_step
     uint64_t need = 0;
 };
 
-// Where a line through the two comes to the budget.
+// Where the line through both points reaches the budget.
 uint32_t crossing(const Point &a, const Point &b, uint64_t budget_bytes) {
     const auto slope = (static_cast<double>(b.need) - static_cast<double>(a.need)) /
                        (static_cast<double>(b.steps) - static_cast<double>(a.steps));
@@ -62,7 +62,7 @@ std::optional<uint32_t> largest_context(uint32_t refused_tokens, uint64_t budget
         guess = std::clamp(guess, low + 1, high - 1);
         const Point now{guess, need_of(guess * ctx_tokens_step)};
         (now.need <= budget_bytes ? low : high) = guess;
-        if (now.need != UINT64_MAX) { // that says no more than that it does not fit
+        if (now.need != UINT64_MAX) { // UINT64_MAX only means that it does not fit
             before = latest;
             latest = now;
         }

@@ -10,10 +10,10 @@ namespace {
 
 constexpr uint64_t reserve_share = 16;
 constexpr uint64_t reserve_max = GiB;
-constexpr uint64_t kernels_share = 4; // 1 / this of the reserve
+constexpr uint64_t kernels_share = 4; // 1 / this part of the reserve
 
-// The overhead is measured on the process itself and differs by some pages from run to run. The budget that a refusal
-// names must not be refused in the next run for that.
+// The overhead is measured in this process and differs by some pages between runs. The next run must accept the budget
+// that a refusal names.
 constexpr uint64_t overhead_noise = 2 * MiB;
 
 } // namespace
@@ -38,10 +38,10 @@ bool holds(uint64_t budget_bytes, const Need &need, const PlanOptions &options) 
     return budget_bytes >= reserve && budget_bytes - reserve >= need.held_bytes;
 }
 
-// A byte more of budget is at most a byte more of reserve, so what holds the need goes on holding it upwards, and one
-// step down tells whether it is the smallest.
+// One more byte of budget adds at most one byte of reserve. So if a budget is sufficient, every larger one is, and the
+// search can stop at the first smaller budget that is not.
 uint64_t smallest_holding(const Need &need, const PlanOptions &options) {
-    // x - x/16 >= held holds from x = held * 16/15 on, give or take the rounding.
+    // x - x/16 >= held is true for x >= held * 16/15, except for rounding.
     const uint64_t reserve =
         options.reserve_bytes.value_or(std::min(need.held_bytes / (reserve_share - 1), reserve_max));
     uint64_t budget = align_up(need.held_bytes + reserve, MiB);

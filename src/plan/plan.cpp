@@ -31,7 +31,7 @@ void choose_budget(MemoryPlan &plan, const Need &need, const Machine &machine, c
     plan.reserve_bytes = reserve_of(plan.budget_bytes, need.transient_bytes, options);
 }
 
-// The least arena that is asked for.
+// The smallest arena that the options allow.
 uint64_t least_arena(const ModelLayout &layout, const PlanOptions &options) {
     const uint64_t floor = floor_bytes(layout);
     const uint64_t least = options.cache_share ? cache_bytes(layout, *options.cache_share) : floor;

@@ -12,12 +12,12 @@ namespace larder {
 
 namespace {
 
-// What lets the machine give `budget_bytes`. Without a limit that can be raised, room has to be made.
+// How the machine could provide `budget_bytes`: by a higher limit if one can be raised, otherwise by free memory.
 Remedy other_machine(const Machine &machine, uint64_t budget_bytes) {
     return {RemedyKind::other_machine, machine.ulimit.empty() ? "make room" : raise_limit_for(machine, budget_bytes)};
 }
 
-// What else to do than to take another budget.
+// Remedies other than a different budget.
 std::vector<Remedy> ways_to_need_less(const FixedBytes &fixed, const PlanOptions &options) {
     std::vector<Remedy> ways;
     if (fixed.kv > 0) {
@@ -28,7 +28,7 @@ std::vector<Remedy> ways_to_need_less(const FixedBytes &fixed, const PlanOptions
     if (options.cache_share) {
         ways.push_back({RemedyKind::cache_share, "lower --cache"});
     }
-    // Where the transient memory of a long context is what raises it, a lower --reserve changes nothing.
+    // A lower --reserve has no effect if the transient memory of a long context determines the reserve.
     if (options.reserve_bytes && *options.reserve_bytes > fixed.transient) {
         ways.push_back({RemedyKind::smaller_reserve, "lower --reserve"});
     }
@@ -51,12 +51,12 @@ std::string smallest_is_more(uint64_t smallest_bytes) {
     return fmt::format("even the smallest budget that works, {}M, is more", smallest_bytes / MiB);
 }
 
-// The smallest share, in tenths of a percent, that is an arena of the floor.
+// The smallest share, in tenths of a percent, whose arena is at least the floor.
 uint64_t smallest_tenths(const ModelLayout &layout) {
     const uint64_t floor = floor_bytes(layout);
     const uint64_t all = all_experts_bytes(layout);
     uint64_t tenths = (1000 * floor + all - 1) / all;
-    while (cache_bytes(layout, static_cast<double>(tenths) / 10 / 100) < floor) { // as parse_percent() rounds
+    while (cache_bytes(layout, static_cast<double>(tenths) / 10 / 100) < floor) { // rounds like parse_percent()
         tenths++;
     }
     return tenths;

@@ -1,4 +1,4 @@
-// Sizes of arenas, and the slots in them.
+// Sizes of arenas, and how slots are distributed over size classes.
 #include "plan/slots.h"
 
 #include "plan/plan.h"
@@ -9,10 +9,11 @@ namespace larder {
 
 namespace {
 
-// To each class that is not full in proportion to the bytes a token touches in it, and again what a class could not use
-// because it became full. Returns what is left. So classes whose layers use equal shares of their experts are cached to
-// equal shares, which is right: an expert is a hit only with all its slices. Slices of layers that use fewer of theirs
-// are each worth less (docs/replacement.md has the replay).
+// Distributes `bytes` over the classes that are not full, in proportion to the bytes that one token uses in each class.
+// Repeats with the bytes that a class could not use because it became full. Returns the rest. Size classes whose layers
+// use equal shares of their experts get equal cached shares. This is right because an expert is a hit only with all its
+// slices. Slices of layers that use a smaller share of their experts are worth less each (docs/replacement.md has the
+// replay).
 uint64_t share_by_demand(const std::vector<SizeClass> &classes, uint64_t bytes, std::vector<uint64_t> &slots) {
     bool again = true;
     while (again) {
@@ -24,7 +25,7 @@ uint64_t share_by_demand(const std::vector<SizeClass> &classes, uint64_t bytes, 
             }
         }
         if (weights == 0) {
-            break; // all are full, or no token touches them
+            break; // all classes are full, or no token uses them
         }
         const uint64_t whole = bytes;
         for (size_t i = 0; i < classes.size(); i++) {
@@ -33,7 +34,7 @@ uint64_t share_by_demand(const std::vector<SizeClass> &classes, uint64_t bytes, 
             if (missing == 0) {
                 continue;
             }
-            // 128 bits: both factors may be terabytes.
+            // 128 bits, because both factors may be terabytes.
             const auto weight = static_cast<unsigned __int128>(size_class.n_slices_per_token) * size_class.slot_bytes;
             const auto share = static_cast<uint64_t>(weight * whole / weights);
             const uint64_t given = std::min(share / size_class.slot_bytes, missing);
@@ -45,7 +46,8 @@ uint64_t share_by_demand(const std::vector<SizeClass> &classes, uint64_t bytes, 
     return bytes;
 }
 
-// The shares leave less than a slot of each class: together that still makes a few slots, the largest first.
+// The rest is less than one slot of each class, but together it is often enough for a few slots. Larger classes come
+// first.
 void use_remainder(const std::vector<SizeClass> &classes, uint64_t bytes, std::vector<uint64_t> &slots) {
     for (size_t i = classes.size(); i-- > 0;) {
         const uint64_t given = std::min(bytes / classes[i].slot_bytes, classes[i].n_slices - slots[i]);

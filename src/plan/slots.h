@@ -1,4 +1,4 @@
-// slots.h — how an arena is shared out among the size classes (private to plan).
+// slots.h — distributes an arena over the size classes (private to plan).
 #pragma once
 
 #include "layout/layout.h"
@@ -10,7 +10,7 @@ namespace larder {
 
 uint64_t bytes_of(const std::vector<SizeClass> &classes, const std::vector<uint64_t> &slots);
 
-// Adds slots worth at most `bytes` to those in `slots`.
+// Adds slots of at most `bytes` in total to `slots`.
 void share_out(const std::vector<SizeClass> &classes, uint64_t bytes, std::vector<uint64_t> &slots);
 
 } // namespace larder

@@ -1,4 +1,4 @@
-// The plan beside what was taken.
+// Compares the plan with the memory in use.
 #include "base/bytes.h"
 #include "plan/needs.h"
 #include "plan/plan.h"

@@ -1,4 +1,4 @@
-// Which ubatch is worth its compute buffers.
+// Chooses the ubatch.
 #include "plan/plan.h"
 
 #include "base/check.h"
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::array<uint32_t, 5> ubatches = {512, 256, 128, 64, 32}; // the first is llama.cpp's default
 
-// A prompt's reads halve with each doubling of the ubatch, for as long as a ubatch does not touch all experts anyway;
-// an eighth of the arena costs a few points of hit rate (docs/replacement.md).
+// Doubling the ubatch halves the reads of a prompt, as long as a ubatch does not use all experts. An eighth of the
+// arena costs a few percentage points of hit rate (docs/replacement.md).
 bool leaves_enough(uint64_t arena_bytes, uint64_t arena_bytes_max) {
     return arena_bytes >= arena_bytes_max - arena_bytes_max / 8;
 }
@@ -56,7 +56,7 @@ MemoryPlan choose_ubatch(const std::vector<uint32_t> &candidates, const FixedOfU
     if (plan && holds_all_experts(layout, *plan)) {
         return *plan;
     }
-    MemoryPlan smallest = plan_of(candidates.back()); // its refusal is the one that counts
+    MemoryPlan smallest = plan_of(candidates.back()); // the error for the smallest candidate is the one to report
     const bool all_can_stay = holds_all_experts(layout, smallest);
     for (size_t i = 1; i < candidates.size(); i++) {
         if (plan && (all_can_stay ? holds_all_experts(layout, *plan)

@@ -21,12 +21,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Thresholds below a limit, in MiB. Each costs the kernel a grace period of some milliseconds to set, so they are few:
-// dense where the time is short.
+// Thresholds below a limit, in MiB. Setting one takes a kernel grace period of some milliseconds, so there are few:
+// dense where little time is left.
 constexpr std::array<uint64_t, 12> threshold_mib = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96};
-constexpr uint64_t neighbour_bytes_per_ms = MiB; // the fastest that is reckoned with
+constexpr uint64_t neighbour_bytes_per_ms = MiB; // the highest rate that is assumed
 constexpr milliseconds read_interval_min{5};
-constexpr uint64_t rise_bytes = MiB; // that are worth a look
+constexpr uint64_t rise_bytes = MiB; // a smaller rise is ignored
 constexpr uint64_t room_min = 64 * MiB;
 
 void write_text(const std::string &path, const std::string &text, bool &written) {
@@ -34,7 +34,7 @@ void write_text(const std::string &path, const std::string &text, bool &written)
     written = file.valid() && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-// The eventfd that is written when the usage crosses one of the thresholds, up or down; none if the kernel refuses any.
+// An eventfd that is written when the usage crosses one of the thresholds, up or down; none if the kernel refuses one.
 UniqueFd thresholds(const std::string &directory, const std::string &usage_path, uint64_t limit) {
     UniqueFd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     const UniqueFd usage(open(usage_path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -48,8 +48,8 @@ UniqueFd thresholds(const std::string &directory, const std::string &usage_path,
     return written ? std::move(event) : UniqueFd();
 }
 
-// "some 25000 500000": a stall of that many microseconds within so many. Who has not the right to a window of half a
-// second has it to one of two.
+// "some 25000 500000": a stall of 25000 microseconds within 500000. A process without the right to an interval of half
+// a second has the right to one of two seconds.
 UniqueFd stall_trigger(const std::string &path) {
     for (const uint32_t window_us : {500'000U, 2'000'000U}) {
         UniqueFd file(open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
@@ -61,7 +61,7 @@ UniqueFd stall_trigger(const std::string &path) {
     return {};
 }
 
-// A file that has changed goes on being reported until it is read.
+// A changed file is reported until it is read again.
 void read_again(int fd) {
     std::array<char, 512> text{};
     [[maybe_unused]] const ssize_t n = pread(fd, text.data(), text.size(), 0);
@@ -95,7 +95,7 @@ std::vector<PressureAlarm::Group> PressureAlarm::limited_groups() const {
     return groups;
 }
 
-// A group that the process has left would be reported for ever.
+// Opened again when the process changes its cgroup: events of a group that it has left would be reported for ever.
 void PressureAlarm::follow_events() {
     std::vector<std::string> groups;
     for (const Cgroup &group : cgroups_v2(root_)) {
@@ -165,7 +165,7 @@ void PressureAlarm::wait(milliseconds timeout) {
     const Clock::time_point begin = Clock::now();
     std::vector<pollfd> fds = {{rung_.get(), POLLIN, 0}};
     for (const Group &group : groups_) {
-        fds.push_back({group.crossed.get(), POLLIN, 0}); // -1 is passed over
+        fds.push_back({group.crossed.get(), POLLIN, 0}); // poll() ignores -1
     }
     for (const UniqueFd &event : events_) {
         fds.push_back({event.get(), POLLPRI, 0});

@@ -1,19 +1,20 @@
-// alarm.h — wakes the watcher when memory gets scarce between two of its looks (private to pressure).
+// alarm.h — wakes the watcher when memory becomes scarce between two of its readings (private to pressure).
 //
-// Who may take memory from this process is everything in the cgroups above it that have a limit, and a neighbour can
-// take a hundred MiB in the time between two looks. What the kernel offers against that:
+// All processes in the cgroups above this one that have a limit can take memory from it. A neighbour (another process
+// in such a cgroup) can take a hundred MiB between two readings. The kernel offers these notifications:
 //
-//   cgroup v1   an eventfd is written when memory.usage_in_bytes crosses a threshold (cgroup.event_control)
-//   cgroup v2   memory.events is polled for a limit run into, memory.pressure for a stall (PSI trigger)
-//   both        /proc/pressure/memory, for a machine that runs short as a whole
+//   - cgroup v1: an eventfd is written when memory.usage_in_bytes crosses a threshold (cgroup.event_control).
+//   - cgroup v2: poll() on memory.events reports that a limit was reached, on memory.pressure that tasks stall (PSI
+//     trigger).
+//   - both: /proc/pressure/memory, for a shortage of the whole machine.
 //
-// Only the first says it before a limit is reached. Where it is refused, as in a container that may not write there,
-// and with cgroup v2, the group's usage is read instead, one number, the more often the less room there is: in the time
-// that a neighbour takes to fill it at 1 GiB/s, but not below 5 ms.
+// Only the first one comes before a limit is reached. If the kernel refuses it (in a container without write access,
+// for example), and with cgroup v2, the alarm polls the group's usage, one number. The interval is the time in which a
+// neighbour could use up the remaining memory at 1 GiB/s, but at least 5 ms.
 //
-// An alarm says that it is time to look, not that memory is short. Whatever cannot be opened or read is left out.
+// An alarm means that a new reading is due, not that memory is short. Files that cannot be opened or read are ignored.
 //
-// Threads: one, but ring() from any.
+// Threads: one, except ring(), which any thread may call.
 #pragma once
 
 #include "base/unique_fd.h"
@@ -27,26 +28,25 @@ namespace larder {
 
 class PressureAlarm {
   public:
-    // Reads /proc and /sys with `root` before them. Watches nothing before the first follow().
+    // Reads /proc and /sys with `root` prepended. Watches nothing before the first follow().
     explicit PressureAlarm(std::string root);
 
-    // Follows the limits as they are now. Cheap where they have not changed; else it may take some 10 ms for each
-    // threshold.
+    // Follows the current limits. Cheap if they have not changed; otherwise it may take some 10 ms for each threshold.
     void follow();
-    // Blocks for `timeout` or until there is an alarm, or ring().
+    // Blocks until `timeout` has passed, an alarm occurs, or ring() is called.
     void wait(std::chrono::milliseconds timeout);
     void ring();
 
-    // Groups whose thresholds the kernel watches, and those whose usage is read.
+    // The number of groups whose thresholds the kernel watches, and of those whose usage is polled.
     [[nodiscard]] size_t watched() const;
     [[nodiscard]] size_t read() const;
 
   private:
-    struct Group { // with a limit
+    struct Group { // a cgroup with a limit
         std::string usage_path;
         uint64_t limit = 0;
-        uint64_t usage = 0; // when it was looked at last
-        UniqueFd crossed;   // the kernel writes to this eventfd; none where it refused to
+        uint64_t usage = 0; // at the last reading
+        UniqueFd crossed;   // the eventfd that the kernel writes to; none if it refused
     };
 
     std::vector<Group> limited_groups() const;
@@ -58,7 +58,7 @@ class PressureAlarm {
     const std::string root_;
     const UniqueFd rung_;
     std::vector<Group> groups_;
-    std::vector<std::string> event_groups_; // directories, of cgroup v2
+    std::vector<std::string> event_groups_; // directories of cgroup v2
     std::vector<UniqueFd> events_;          // polled for POLLPRI
     bool following_ = false;
 };

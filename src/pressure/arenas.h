@@ -1,10 +1,9 @@
-// arenas.h — the arenas of all models of a process, as one: what the watcher looks at and changes.
+// arenas.h — the arenas of all models of a process, presented to the watcher as one.
 //
-// Size classes are numbered through all models that are planned, those of model 0 first. A model that is planned and
-// not loaded has its part all the same: it counts as slots in use that hold nothing, and its store gets that part when
-// it is added.
+// Size classes are numbered through all planned models, those of model 0 first. A model that is planned but not loaded
+// keeps its part: its slots count as in use and empty, and its store gets that part when it is added.
 //
-// Threads: any. remove() waits for a resize() under way.
+// Threads: any. remove() waits for a running resize().
 #pragma once
 
 #include "store/store.h"
@@ -26,11 +25,11 @@ class Arenas {
   public:
     explicit Arenas(std::vector<SlotRange> classes);
 
-    // `store` has the classes from first_class on, as many as it has slots of.
+    // `store` has the classes from `first_class` on, one for each of its size classes.
     void add(ExpertStore &store, size_t first_class);
     void remove(ExpertStore &store);
 
-    // As ExpertStore's, over all classes.
+    // Like the functions of ExpertStore, over all classes.
     void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const;
 
@@ -44,7 +43,7 @@ class Arenas {
 
     const std::vector<SlotRange> classes_;
     mutable std::mutex mutex_;
-    std::vector<uint64_t> wanted_; // by class; this and the next: guarded by mutex_
+    std::vector<uint64_t> wanted_; // by class; this and the next member are guarded by mutex_
     std::vector<Member> members_;
 };
 

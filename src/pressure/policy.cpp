@@ -1,4 +1,4 @@
-// What is done about a reading.
+// Decides how to respond to a reading.
 #include "pressure/pressure.h"
 
 #include "base/bytes.h"
@@ -16,24 +16,24 @@ constexpr uint32_t readings_until_regrowth = 20; // 5 s
 constexpr uint32_t readings_between_steps = 4;   // 1 s
 constexpr uint64_t shrink_share = 16;
 constexpr uint64_t regrow_share = 32;
-constexpr uint64_t falling_share = 4;   // no more than this of the range goes for what is only expected
+constexpr uint64_t falling_share = 4;   // limit of the part of the range that is given up for an expected fall
 constexpr uint64_t margin_share = 4;    // of the reserve
-constexpr uint64_t gap_min = 16 * MiB;  // where the reserve says less
-constexpr uint64_t gap_min_share = 128; // or this share of the range, if that is less still
+constexpr uint64_t gap_min = 16 * MiB;  // used if the reserve gives less
+constexpr uint64_t gap_min_share = 128; // or this share of the range, if that is even less
 
-// The kernel charges a huge page before it clears it, and counts it to the process after that. Two threads touch the
-// arena's.
+// The kernel charges a huge page before it clears it, and counts it to the process afterwards. Two threads touch the
+// arena's huge pages.
 constexpr uint64_t clearing_max = 4 * MiB;
 
-constexpr uint64_t fall_noise = MiB; // what processors keep charged beforehand
+constexpr uint64_t fall_noise = MiB; // the memory that the kernel charges to processors in advance
 constexpr std::chrono::milliseconds decline_interval{8};
 
 uint64_t above(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 uint64_t range_of(const PressureBounds &bounds) { return bounds.full_bytes() - bounds.floor_bytes(); }
 
-// Whole slots make less of a change than was asked for, by up to a slot of each class. A step is twice that at least,
-// so that it always changes something.
+// Rounding to whole slots reduces a change by up to one slot of each class. A step is at least twice that, so that it
+// always has an effect.
 uint64_t step_of(const PressureBounds &bounds, uint64_t share) {
     uint64_t one_of_each = 0;
     for (const SlotRange &c : bounds.classes) {
@@ -42,13 +42,13 @@ uint64_t step_of(const PressureBounds &bounds, uint64_t share) {
     return std::max(range_of(bounds) / share, 2 * one_of_each);
 }
 
-// What follows from a reading before anything is decided.
+// Figures that are derived from a reading before the decision.
 struct Account {
     uint64_t usable = 0;
-    uint64_t will_hold = 0; // with every slot in use filled
-    uint64_t margin = 0;    // wanted beside it
-    uint64_t falling = 0;   // and this, for a moment
-    uint64_t clearing = 0;  // of what looks like a neighbour's, may be on its way into empty slots
+    uint64_t will_hold = 0; // when every slot in use is filled
+    uint64_t margin = 0;    // must be available in addition
+    uint64_t falling = 0;   // must be available in addition, for a short time
+    uint64_t clearing = 0;  // memory that seems to belong to others, but may be pages being cleared for empty slots
     bool pressed = false;
 
     Account(const PressureBounds &bounds, const Readings &readings, const PressureState &state)
@@ -135,7 +135,7 @@ std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_
     const uint64_t part = std::min(range, above(arena_bytes, bounds.floor_bytes()));
     std::vector<uint64_t> slots;
     for (const SlotRange &c : bounds.classes) {
-        // 128 bits: both factors may be large.
+        // 128 bits, because both factors may be large.
         const auto more = static_cast<unsigned __int128>(c.full - c.floor) * part;
         slots.push_back(c.floor + (range > 0 ? static_cast<uint64_t>(more / range) : 0));
     }
@@ -145,8 +145,8 @@ std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_
 std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &readings, PressureState &state) {
     const Account account(bounds, readings, state);
     state.limit_hits = readings.limit_hits;
-    // Nothing that may be a mistake of a moment takes from slots that are not filled yet; what is only expected does
-    // not at all.
+    // A figure that may be momentarily wrong takes no memory from slots that are not yet filled, and a fall that is
+    // only expected never does.
     const bool short_when_filled = account.will_hold + account.margin > account.usable + account.clearing;
     const uint64_t holds = short_when_filled ? account.will_hold : readings.own_bytes;
     const uint64_t machine = above(holds + account.margin + account.falling, account.usable);

@@ -1,4 +1,4 @@
-// What /proc and /sys say of memory at this moment.
+// Reads the current memory figures from /proc and /sys.
 #include "pressure/pressure.h"
 
 #include "base/bytes.h"
@@ -14,7 +14,7 @@
 namespace larder {
 namespace {
 
-// The line "some avg10=1.23 avg60=..." of a pressure file, in percent.
+// Parses the line "some avg10=1.23 avg60=..." (percent) of a pressure file.
 std::optional<double> stalled_share(const std::string &path) {
     constexpr std::string_view key = "avg10=";
     const KeyedFile stalls(path);

@@ -1,4 +1,4 @@
-// The thread that looks.
+// The watcher thread.
 #include "pressure/pressure.h"
 
 #include <sys/resource.h>
@@ -15,10 +15,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds soon{4};   // between looks where memory is short
-constexpr milliseconds later{16}; // where alarms ring and it is not: page cache comes and goes at the limit
-constexpr int urgent = -10;       // nice value of this thread alone: it has little to do, but at once
-constexpr milliseconds ahead{50}; // what goes in this time is given back with what is missing
+constexpr milliseconds soon{4};   // between readings during a shortage
+constexpr milliseconds later{16}; // after alarms without a shortage: at the limit, page cache causes many
+constexpr int urgent = -10;       // nice value of this thread only: it does little, but must run immediately
+constexpr milliseconds ahead{50}; // a fall expected within this time counts as missing
 
 } // namespace
 
@@ -32,9 +32,9 @@ PressureFigures PressureWatcher::figures() const {
 }
 
 void PressureWatcher::watch(const std::stop_token &stop) {
-    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), urgent); // refused at worst: then it waits for a core
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), urgent); // if refused, it may wait for a core
     const std::stop_callback wake(stop, [this] { alarm_.ring(); });
-    Clock::time_point regular = Clock::now(); // when the next one is due
+    Clock::time_point regular = Clock::now(); // time of the next regular reading
     milliseconds pause = soon;
     while (!stop.stop_requested()) {
         const Clock::time_point begin = Clock::now();
@@ -50,7 +50,7 @@ void PressureWatcher::watch(const std::stop_token &stop) {
             pause = short_of_memory || !between ? soon : std::min(2 * pause, later);
             const auto left = std::chrono::ceil<milliseconds>(regular - Clock::now());
             alarm_.wait(std::clamp(left, milliseconds(0), short_of_memory ? soon : options_.interval));
-        } catch (const std::exception &) { // no memory for a string: the next look may have more luck
+        } catch (const std::exception &) { // no memory for a string; the next reading may succeed
         }
         std::this_thread::sleep_until(begin + std::min(pause, options_.interval));
     }

@@ -15,14 +15,14 @@ namespace larder {
 namespace {
 
 constexpr uint64_t huge_page_bytes = 2 * MiB;
-constexpr int dontneed_locked = 24; // MADV_DONTNEED_LOCKED, which C libraries may not know yet
+constexpr int dontneed_locked = 24; // MADV_DONTNEED_LOCKED; older C libraries do not define it
 
 uint64_t total_bytes(std::span<const SizeClass> size_classes, std::span<const uint64_t> slots) {
     LARDER_CHECK(slots.size() == size_classes.size());
     uint64_t sum = 0;
     for (size_t i = 0; i < slots.size(); ++i) {
         uint64_t bytes = 0;
-        LARDER_CHECK(slots[i] > 0 || size_classes[i].n_slices == 0); // a batch could never end
+        LARDER_CHECK(slots[i] > 0 || size_classes[i].n_slices == 0); // with no slot a batch would never end
         LARDER_CHECK(size_classes[i].slot_bytes % direct_io_alignment == 0);
         LARDER_CHECK(!__builtin_mul_overflow(size_classes[i].slot_bytes, slots[i], &bytes));
         LARDER_CHECK(!__builtin_add_overflow(sum, bytes, &sum));
@@ -31,7 +31,7 @@ uint64_t total_bytes(std::span<const SizeClass> size_classes, std::span<const ui
     return sum;
 }
 
-// Maps a huge page more than asked for and gives back what lies before the first border and after the end.
+// Maps one huge page more than `bytes`, and unmaps the parts before the first huge-page boundary and after the end.
 char *map_aligned(uint64_t bytes) {
     void *mapped = ::mmap(nullptr, bytes + huge_page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) {
@@ -50,12 +50,12 @@ char *map_aligned(uint64_t bytes) {
     return base;
 }
 
-// Locked memory (--mlock) does not go; what comes back later is locked again.
+// MADV_DONTNEED fails for locked memory (--mlock). Pages that are touched later are locked again.
 bool drop(char *begin, uint64_t bytes) {
     if (::madvise(begin, bytes, MADV_DONTNEED) == 0 || ::madvise(begin, bytes, dontneed_locked) == 0) {
         return true;
     }
-    // Kernels before 5.18 do not know the second.
+    // Kernels before 5.18 do not support MADV_DONTNEED_LOCKED.
     ::munlock(begin, bytes);
     const bool dropped = ::madvise(begin, bytes, MADV_DONTNEED) == 0;
     ::mlock2(begin, bytes, MLOCK_ONFAULT);
@@ -68,8 +68,8 @@ Arena::Arena(std::span<const SizeClass> size_classes, std::span<const uint64_t> 
     : bytes_(total_bytes(size_classes, slots)) {
     classes_.reserve(slots.size());
     base_ = map_aligned(bytes_);
-    ::madvise(base_, bytes_, MADV_HUGEPAGE); // refused where the kernel has none: slower, not wrong
-    ::madvise(base_, bytes_, MADV_DONTDUMP); // weights that lie on disk have no place in a core file
+    ::madvise(base_, bytes_, MADV_HUGEPAGE); // fails without huge pages: slower, but correct
+    ::madvise(base_, bytes_, MADV_DONTDUMP); // keeps weights out of core files
 
     char *address = base_;
     uint64_t first_slot = 0;
@@ -84,7 +84,7 @@ Arena::Arena(std::span<const SizeClass> size_classes, std::span<const uint64_t> 
 uint64_t Arena::give_back(uint32_t size_class, uint64_t first, uint64_t end) const {
     const Class &c = classes_[size_class];
     LARDER_CHECK(first <= end && end <= c.slots);
-    const auto offset = [&](uint64_t slot) { // from base_, which lies on a huge page's border
+    const auto offset = [&](uint64_t slot) { // from base_, which is on a huge-page boundary
         return static_cast<uint64_t>(c.first_address - base_) + slot * c.slot_bytes;
     };
     const uint64_t begin_at = align_up(offset(first), huge_page_bytes);

@@ -2,14 +2,14 @@
 //
 // Slots are numbered through all classes, those of class 0 first. Every slot starts at a multiple of
 // direct_io_alignment. The constructor touches no memory: a slot takes RAM from the first read into it. The mapping
-// asks for huge pages, since a multiplication walks megabytes, and starts on the border of one.
+// uses huge pages, because a multiplication reads megabytes, and starts on a huge-page boundary.
 //
-// The memory of slots at the end of a class's range can be returned to the kernel, in whole huge pages. The kernel may
-// keep all of a huge page of which only a part was returned. So up to two huge pages a class stay. Their addresses stay
-// mapped, and take RAM again from the next read.
+// The memory of slots at the end of a class's range can be returned to the kernel, in whole huge pages: the kernel may
+// keep a huge page of which only a part was returned. So up to two huge pages per class are not returned. The addresses
+// stay mapped and take RAM again from the next read.
 //
-// Threads: immutable after construction, but for leak(). give_back() only while no thread uses these slots and no read
-// goes into them.
+// Threads: immutable after construction, except for leak(). Call give_back() only while no thread uses these slots and
+// no read writes to them.
 #pragma once
 
 #include "layout/layout.h"
@@ -33,11 +33,11 @@ class Arena {
         const Class &c = classes_[size_class];
         return c.first_address + static_cast<uint64_t>(slot - c.first_slot) * c.slot_bytes;
     }
-    // Leaves the mapping in place for ever: for a kernel that may still write into it.
+    // Keeps the mapping until the process ends, because the kernel may still write into it.
     void leak() { leaked_ = true; }
 
-    // Returns the memory of the class's slots from `first` on to the kernel. That of the slots from `end` on was
-    // returned before, or there are none. The result is in bytes.
+    // Returns the memory of the class's slots from `first` on to the kernel. The memory of slots from `end` on was
+    // returned before, or `end` is the number of slots. The result is in bytes.
     uint64_t give_back(uint32_t size_class, uint64_t first, uint64_t end) const;
 
     [[nodiscard]] uint64_t slot_bytes(uint32_t size_class) const { return classes_[size_class].slot_bytes; }

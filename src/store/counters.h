@@ -1,7 +1,7 @@
 // counters.h — the counters behind StoreStats.
 //
-// Threads: written under the store's mutex, read from any thread. Relaxed atomics: each counter is exact by itself, and
-// all of them agree between batches.
+// Threads: written under the store's mutex, read from any thread. The atomics are relaxed: each counter is exact, and
+// the counters are consistent with each other between batches.
 #pragma once
 
 #include "store/store.h"

@@ -11,11 +11,12 @@ namespace larder {
 namespace {
 
 constexpr float half_life_steps = 16;
-// Counts are brought back to units of 1 when their unit has grown to this, every 800 steps or so. What is then below
-// the smallest has not been used for 1600 steps, and is nothing: still smaller floats would be slow.
+// When the unit of a layer has grown to unit_max (after about 800 steps), its counts are divided by it. A count that is
+// then below smallest_count has not been used for about 1600 steps and becomes 0: even smaller floats would be denormal
+// and slow.
 constexpr float unit_max = 1e15F;
 constexpr float smallest_count = 1e-30F;
-// A step of more tokens is a prefill: that one of many tokens used an expert says little about the next.
+// A step of more tokens is a prefill. That one of its many tokens used an expert says little about the next token.
 constexpr uint32_t few_tokens_max = 8;
 
 constexpr float infinite = std::numeric_limits<float>::infinity();
@@ -129,7 +130,7 @@ void FrequencyOrder::keep(uint32_t size_class, SlotIndex slot) {
     }
 }
 
-// No count of slots changes by it, nor who is the least worthy.
+// Does not change the number of slots of any state, nor the expert of least worth.
 void FrequencyOrder::move(uint32_t /*size_class*/, SlotIndex from, SlotIndex to) {
     LARDER_CHECK(evictable(from) && places_[to].state == State::absent);
     lists_.replace(from, to);
@@ -155,7 +156,7 @@ SlotIndex FrequencyOrder::slot_of(uint32_t size_class, uint32_t expert, State st
     return slot;
 }
 
-// Of equals the expert with the lowest number, so that the choice does not depend on what was remembered.
+// Of experts with equal worth the lowest number is chosen, so that the result does not depend on cached results.
 FrequencyOrder::Least FrequencyOrder::search(uint32_t size_class, const Layer &layer, bool free_only) const {
     Least found = {infinite, nobody};
     for (uint32_t expert = layer.first_expert; expert < layer.end_expert; ++expert) {

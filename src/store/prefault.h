@@ -1,12 +1,12 @@
-// prefault.h — lets the kernel hand out an arena's memory before the first reads want it.
+// prefault.h — touches an arena's memory before the first reads need it.
 //
-// A page costs its zeroing when it is first touched, and far more on a virtual machine whose host must find the memory
-// first. Left to the reads, compute threads pay it while they hand requests to the kernel. A thread of idle
-// priority touches the arena from its beginning, in the order in which slots are first used, while resident weights are
-// still being read, and stops for whoever else wants the core.
+// The kernel clears a page when it is first touched. On a virtual machine whose host must first find the memory this
+// takes far longer. Without this class the compute threads would pay for it while they submit reads. A thread of idle
+// priority touches the arena from its beginning, which is the order in which slots are first used, while resident
+// weights are still being read. It yields to any other thread that needs the core.
 //
-// Threads: its own. The memory must outlive the object; stop() and the destructor wait until the thread has ended,
-// which it does within one huge page.
+// Threads: owns one thread. The memory must outlive the object. stop() and the destructor wait until the thread has
+// ended, which takes at most the time of one huge page.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Prefault {
     Prefault(char *base, uint64_t bytes)
         : thread_([base, bytes](const std::stop_token &stop) { touch(base, bytes, stop); }) {}
 
-    // Nothing is touched any more when it returns. From one thread at a time.
+    // After it returns, nothing is touched any more. From one thread at a time.
     void stop() {
         if (thread_.joinable()) {
             thread_.request_stop();

@@ -1,4 +1,4 @@
-// How a batch's slices get slots and reads, and what becomes of finished reads.
+// Assigns slots and reads to the slices of a batch, and processes finished reads.
 #include "store/store_impl.h"
 
 #include "base/check.h"
@@ -10,7 +10,8 @@
 namespace larder {
 namespace {
 
-// Slices of one batch that are read, or used while others of it still wait for a slot: enough for any disk's queue.
+// Maximum of slices of a streaming batch that are being read or in use while others still wait for a slot. Sufficient
+// for the queue of any disk.
 constexpr uint32_t streaming_max = 32;
 
 std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point deadline,
@@ -24,8 +25,9 @@ std::chrono::milliseconds time_until(std::chrono::steady_clock::time_point deadl
 
 // --- starting ---
 
-// Where a layer streams, no more than a window of the queue at a time: what was released of it is the next victim, so
-// that a long prefill passes through a few slots instead of pinning, and thereby evicting, all there are.
+// If a layer needs more slices than there are slots, it occupies at most streaming_max of them at a time. Its released
+// slots are the next victims. So a long prefill uses a few slots again and again, instead of pinning, and thereby
+// evicting, all of them.
 bool ExpertStore::Impl::assign_slots() {
     const size_t first = absent_next_;
     for (; absent_next_ < absent_.size(); ++absent_next_) {
@@ -89,7 +91,7 @@ void ExpertStore::Impl::drop_absent() {
     n_without_slot_.store(0, std::memory_order_relaxed);
 }
 
-// --- waiting, and what has been read ---
+// --- waiting, and finished reads ---
 
 const ReadySlice *ExpertStore::Impl::wait_for_read(uint32_t position) {
     std::unique_lock lock(mutex_);
@@ -119,7 +121,7 @@ ExpertStore::Impl::Clock::time_point ExpertStore::Impl::read_deadline() const {
     return options_.read_timeout.count() > 0 ? options_.now() + options_.read_timeout : Clock::time_point::max();
 }
 
-// A reader may return early, when it was woken for a stop that is over.
+// A reader may return early if it was woken for a stop that has been cleared since.
 ExpertStore::Impl::Polled ExpertStore::Impl::poll_until(Clock::time_point deadline,
                                                         std::unique_lock<std::mutex> &lock) {
     polling_ = true;
@@ -140,7 +142,7 @@ ExpertStore::Impl::Polled ExpertStore::Impl::poll_until(Clock::time_point deadli
     }
     assign_slots();
     submit_prepared();
-    progress_.notify_all(); // also to let another thread poll
+    progress_.notify_all(); // also so that another thread can poll
     if (count > 0) {
         return Polled::finished;
     }
@@ -200,8 +202,8 @@ void ExpertStore::Impl::append(const ReadySlice &slice) {
     n_ready_.store(n + 1, std::memory_order_release);
 }
 
-// No read has finished for read_timeout: the disk counts as hung. The slots of reads in flight stay `reading`, and are
-// no longer of this batch.
+// No read has finished for read_timeout: the disk counts as hung. The slots of reads in flight stay `reading`, but no
+// longer belong to this batch.
 void ExpertStore::Impl::give_up() {
     for (const SliceIndex slice : demanded_) {
         const SlotIndex slot = table_.find(slice);

@@ -1,4 +1,4 @@
-// How many slots are in use: changed between batches.
+// Changes the number of slots in use, between batches.
 #include "store/store_impl.h"
 
 #include "base/check.h"
@@ -10,7 +10,7 @@
 namespace larder {
 namespace {
 
-// For reads in flight. Those of slices that follow take no longer on a disk that works.
+// Maximum wait for reads in flight. Reads of following slices finish sooner on a working disk.
 constexpr std::chrono::milliseconds wait_max{50};
 
 } // namespace
@@ -21,7 +21,7 @@ void ExpertStore::Impl::resize(std::span<const uint64_t> slots) {
     std::ranges::copy(slots, wanted_slots_.begin());
     resize_wanted_ = true;
     resize_deadline_ = options_.now() + wait_max;
-    progress_.wait(lock, [this] { return batch_open_ || !polling_; }); // else another of these calls is at work
+    progress_.wait(lock, [this] { return batch_open_ || !polling_; }); // otherwise another call of resize() is polling
     if (!batch_open_) {
         resize_classes(lock);
     }
@@ -39,14 +39,14 @@ ArenaUse ExpertStore::Impl::arena_use() const {
     return use;
 }
 
-// No batch is open and no thread polls. Reads may be in flight, of slices that follow or from a disk that hangs: they
-// go into slots that may have to retire.
+// Requires that no batch is open and no thread polls. Reads may be in flight, of following slices or from a hung disk,
+// and their slots may have to retire.
 void ExpertStore::Impl::resize_classes(std::unique_lock<std::mutex> &lock) {
     if (!resize_wanted_) {
         return;
     }
     poll_finished();
-    while (table_.reading() > 0) { // begin() and other calls of resize() wait while this one polls
+    while (table_.reading() > 0) { // begin() and other calls of resize() wait while this call polls
         if (poll_until(resize_deadline_, lock) == Polled::timed_out) {
             return; // the next end() tries again
         }
@@ -71,7 +71,7 @@ void ExpertStore::Impl::resize_class(uint32_t size_class) {
     table_.resize(size_class, static_cast<uint32_t>(slots),
                   [this, size_class](SlotIndex from, SlotIndex to) { move_slice(from, to, size_class); });
     if (slots < before) {
-        prefault_.stop(); // else it would fetch back what is given back
+        prefault_.stop(); // otherwise it would touch the returned memory again
         counters_.bytes_given_back.add(arena_.give_back(size_class, slots, before));
     }
 }

@@ -1,4 +1,4 @@
-// routed_experts.h — the expert that each slice belongs to, numbered as in eviction.h.
+// routed_experts.h — the expert of each slice, numbered as in eviction.h.
 #pragma once
 
 #include "layout/layout.h"
@@ -10,7 +10,7 @@ namespace larder {
 
 struct RoutedExperts {
     std::vector<RoutedExpert> of_slice;
-    std::vector<uint32_t> of_moe_layer; // their number
+    std::vector<uint32_t> of_moe_layer; // number of experts
 };
 RoutedExperts routed_experts(const ModelLayout &layout);
 

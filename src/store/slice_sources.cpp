@@ -46,7 +46,7 @@ ReadRequest SliceSources::request(SliceIndex slice, char *into, uint64_t tag) co
             .offset = window.offset,
             .into = into,
             .bytes = window.bytes,
-            .bytes_needed = window.skew + extent.bytes, // the window may reach past the end of the file, the slice not
+            .bytes_needed = window.skew + extent.bytes, // only the window may extend past the end of the file
             .tag = tag};
 }
 

@@ -1,6 +1,6 @@
-// slice_sources.h — where each slice lies on disk, and how to read it into a slot.
+// slice_sources.h — the position of each slice on disk, and the request that reads it into a slot.
 //
-// Copies what reading needs from the layout: 16 bytes a slice.
+// Copies the data that reads need from the layout: 16 bytes per slice.
 //
 // Threads: immutable after construction.
 #pragma once
@@ -23,7 +23,8 @@ class SliceSources {
 
     [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(sources_.size()); }
     [[nodiscard]] uint32_t size_class(SliceIndex slice) const { return tensor_of(slice).size_class; }
-    // The most slices a batch can demand (of one tensor), and demand together with those that follow (of a MoE layer).
+    // The maximum number of slices that a batch can demand (of one tensor), and that it can demand together with the
+    // following slices (of a MoE layer).
     [[nodiscard]] uint32_t slices_of_tensor_max() const { return slices_of_tensor_max_; }
     [[nodiscard]] uint32_t slices_of_layer_max() const { return slices_of_layer_max_; }
 
@@ -31,9 +32,9 @@ class SliceSources {
     [[nodiscard]] ReadRequest request(SliceIndex slice, char *into, uint64_t tag) const;
     // The offset of the slice in its window.
     [[nodiscard]] uint64_t skew(SliceIndex slice) const;
-    // The error for a read of the slice that failed.
+    // The error for a failed read of the slice.
     [[nodiscard]] Error read_error(SliceIndex slice, int errno_value) const;
-    // The error for a read of the slice that has not finished in this time.
+    // The error for a read of the slice that did not finish within `time`.
     [[nodiscard]] Error timeout_error(SliceIndex slice, std::chrono::milliseconds time) const;
 
   private:

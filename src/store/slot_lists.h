@@ -1,6 +1,6 @@
 // slot_lists.h — doubly linked lists of slots, for eviction orders.
 //
-// The lists are rings through sentinels, with all links in one array. A slot is in at most one list. Every call is O(1)
+// The lists are circular with sentinels; all links are in one array. A slot is in at most one list. Every call is O(1)
 // and allocates nothing.
 //
 // Threads: the caller locks.
@@ -40,7 +40,7 @@ class SlotLists {
         links_[link.next].previous = link.previous;
         links_[slot] = {};
     }
-    // `to`, which is in no list, takes the place of `from` in its list.
+    // `to`, which is in no list, replaces `from` at its position.
     void replace(SlotIndex from, SlotIndex to) {
         LARDER_CHECK(from < slots_ && to < slots_ && contains(from) && !contains(to));
         const Link link = links_[from];
@@ -51,11 +51,11 @@ class SlotLists {
     }
     [[nodiscard]] bool contains(SlotIndex slot) const { return links_[slot].next != no_slot; }
     [[nodiscard]] bool empty(size_t list) const { return links_[sentinel(list)].next >= slots_; }
-    [[nodiscard]] SlotIndex front(size_t list) const { // no_slot if there is none
+    [[nodiscard]] SlotIndex front(size_t list) const { // no_slot if the list is empty
         const SlotIndex first = links_[sentinel(list)].next;
         return first < slots_ ? first : no_slot;
     }
-    [[nodiscard]] SlotIndex next(SlotIndex slot) const { // in its list, or no_slot
+    [[nodiscard]] SlotIndex next(SlotIndex slot) const { // in the slot's list; no_slot at the end
         const SlotIndex after = links_[slot].next;
         return after < slots_ ? after : no_slot;
     }
@@ -63,9 +63,9 @@ class SlotLists {
   private:
     struct Link {
         SlotIndex previous = no_slot;
-        SlotIndex next = no_slot; // no_slot: in no list
+        SlotIndex next = no_slot; // no_slot: the slot is in no list
     };
-    // The sentinels stand behind all slots: sentinel.next is the front of its list, sentinel.previous the back.
+    // Sentinels follow all slots: sentinel.next is the front of its list, sentinel.previous the back.
     [[nodiscard]] SlotIndex sentinel(size_t list) const { return slots_ + static_cast<SlotIndex>(list); }
 
     uint32_t slots_;

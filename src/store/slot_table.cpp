@@ -152,7 +152,7 @@ void SlotTable::resize(uint32_t size_class, uint32_t slots,
     collect_free(c);
     for (SlotIndex from = c.first + slots; from < c.first + c.slots; ++from) {
         if (slots_[from].state == SlotState::ready) {
-            const SlotIndex to = c.free.back(); // there is one: no more slices than slots are left
+            const SlotIndex to = c.free.back(); // never empty: at most `slots` slices are left
             c.free.pop_back();
             order_->move(size_class, from, to);
             slots_[to] = slots_[from];
@@ -164,8 +164,8 @@ void SlotTable::resize(uint32_t size_class, uint32_t slots,
     }
 }
 
-// Whatever holds nothing and is in use. Handed out from the back: the lowest first, so that the arena fills from its
-// start.
+// Collects the slots that are in use and hold no slice. They are taken from the back, the lowest number first, so that
+// the arena fills from its start.
 void SlotTable::collect_free(Class &c) {
     c.free.clear();
     for (SlotIndex index = c.first + c.in_use; index-- > c.first;) {

@@ -9,14 +9,14 @@
 //              abandon()                        │          unpin()
 //                                               └──▶ acquire() for another slice evicts it
 //
-// A slot that is reading can be pinned too: it is then ready and pinned when its read completes. resize() changes the
+// A slot that is reading can be pinned too: it becomes ready and pinned when its read completes. resize() changes the
 // number of slots of a class between batches: it retires slots at the end of the class's range, or frees retired ones.
 //
-// Invariants (each call checks its part, check_invariants() all of them):
-//   1. A slot is free, reading, ready or retired. A free or retired slot holds no slice and is not pinned. The others
-//      hold one slice each, and no slice is in two slots.
-//   2. The eviction order holds as evictable exactly the slots that are ready and not pinned. So a slot that is pinned
-//      or being read is never evicted.
+// Invariants (each call checks its part, check_invariants() checks all):
+//   1. A slot is free, reading, ready or retired. A free or retired slot holds no slice and is not pinned. Every other
+//      slot holds one slice, and no slice is in two slots.
+//   2. The evictable slots of the eviction order are exactly the slots that are ready and not pinned. So a slot that is
+//      pinned or being read is never evicted.
 //   3. The free list of a class holds exactly its free slots.
 //   4. The retired slots of a class are the last of its range, and at least one slot is not retired.
 //
@@ -41,15 +41,15 @@ enum class SlotState : uint8_t { free, reading, ready, retired };
 
 class SlotTable {
   public:
-    // `expert_of`: by slice. `order` is empty, and made for the same numbers of slots and classes.
+    // `expert_of` is indexed by slice. `order` must be empty and made for the same numbers of slots and classes.
     SlotTable(std::vector<RoutedExpert> expert_of, std::span<const uint64_t> slots_of_class,
               std::unique_ptr<EvictionOrder> order);
 
     // Begins a step of a MoE layer that demands these slices of one tensor. rows[i] of the `tokens` tokens use
-    // demanded[i]; an empty `rows` means one each.
+    // demanded[i]. An empty `rows` means one token each.
     void begin_step(std::span<const SliceIndex> demanded, std::span<const uint32_t> rows, uint32_t tokens);
 
-    // The slot that holds the slice or is being read into, or no_slot.
+    // The slot that holds the slice, or into which it is being read; otherwise no_slot.
     [[nodiscard]] SlotIndex find(SliceIndex slice) const { return slot_of_[slice]; }
     [[nodiscard]] bool ready(SliceIndex slice) const;
 
@@ -59,35 +59,35 @@ class SlotTable {
 
     struct Acquired {
         SlotIndex slot = no_slot;
-        bool evicted = false; // another slice lost it
+        bool evicted = false; // another slice was evicted from the slot
     };
-    // Takes a slot of the class for a slice that has none: a free one, or else the order's victim. The slot is then
-    // reading and not pinned. The result is no_slot if every slot of the class is pinned or being read.
+    // Takes a slot of the class for a slice that has none: a free slot, or the victim of the eviction order. The slot
+    // is then reading and not pinned. Returns no_slot if every slot of the class is pinned or being read.
     [[nodiscard]] Acquired acquire(uint32_t size_class, SliceIndex slice);
     void publish(SlotIndex slot); // the read has completed
-    void abandon(SlotIndex slot); // the read has failed: the slot is free and not pinned
-    void pin(SlotIndex slot);     // a slot that is reading or ready
+    void abandon(SlotIndex slot); // the read has failed: the slot becomes free and not pinned
+    void pin(SlotIndex slot);     // requires a slot that is reading or ready
     void unpin(SlotIndex slot);
-    void keep(SlotIndex slot); // a slot that is ready and not pinned: evicted after all others until the next step
+    void keep(SlotIndex slot); // requires a slot that is ready and not pinned: it is evicted last until the next step
 
-    // Sets how many slots of the class are in use: at least one, at most those of the construction (none in a class
-    // that has none). If more slots hold slices, the order's victims are evicted. A slice in a slot that retires moves
-    // to another one: `moved` copies its bytes. Only while no slot is reading or pinned.
+    // Sets the number of slots of the class that are in use: at least one, at most the number at construction (0 in a
+    // class that has none). If more slots hold slices, the victims of the eviction order are evicted. A slice in a slot
+    // that retires moves to another slot; `moved` must copy its bytes. Requires that no slot is reading or pinned.
     void resize(uint32_t size_class, uint32_t slots, const std::function<void(SlotIndex from, SlotIndex to)> &moved);
 
-    // The slots of the class in use. slots() without a class counts the retired ones too, as slots are numbered.
+    // The number of slots of the class in use. slots() without a class includes retired slots.
     [[nodiscard]] uint32_t slots(uint32_t size_class) const { return classes_[size_class].in_use; }
-    [[nodiscard]] uint32_t empty(uint32_t size_class) const { // free ones
+    [[nodiscard]] uint32_t empty(uint32_t size_class) const { // free slots
         return static_cast<uint32_t>(classes_[size_class].free.size());
     }
     [[nodiscard]] uint32_t slots() const { return static_cast<uint32_t>(slots_.size()); }
-    // How many times acquire() would succeed now.
+    // The number of times that acquire() would succeed now.
     [[nodiscard]] uint32_t available(uint32_t size_class) const;
     [[nodiscard]] uint32_t reading() const { return reading_; }
     [[nodiscard]] uint32_t pinned() const { return pinned_; }
-    [[nodiscard]] uint32_t awaited() const { return awaited_; } // reading and pinned
+    [[nodiscard]] uint32_t awaited() const { return awaited_; } // slots that are both reading and pinned
 
-    void check_invariants() const; // visits every slot: for tests
+    void check_invariants() const; // visits every slot; for tests
 
   private:
     struct Slot {

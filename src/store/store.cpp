@@ -35,8 +35,8 @@ ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slo
     prepared_.reserve(sources_.slices_of_tensor_max() + sources_.slices_of_layer_max());
 }
 
-// The kernel writes into the arena until the last read has finished. If a disk never finishes one, the arena must stay
-// mapped: at its addresses the process might map other memory, which a late read would overwrite.
+// The kernel writes into the arena until the last read has finished. If a disk never finishes a read, the arena must
+// stay mapped: otherwise the process might map other memory at its addresses, and a late read would overwrite it.
 ExpertStore::Impl::~Impl() {
     std::unique_lock lock(mutex_);
     LARDER_CHECK(!batch_open_);
@@ -48,7 +48,7 @@ ExpertStore::Impl::~Impl() {
     }
 }
 
-// --- the life of a batch ---
+// --- stages of a batch ---
 
 void ExpertStore::Impl::begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following,
                               bool first_of_layer, const TokenRows &rows) {
@@ -90,8 +90,8 @@ const ReadySlice *ExpertStore::Impl::wait(uint32_t position) {
     return position < demanded_.size() ? wait_for_read(position) : nullptr;
 }
 
-// Needs the lock only where a slot is wanted for another slice. While reads are under way it reaps what has arrived if
-// that costs no waiting, so that a reader with a bounded depth goes on while all threads compute.
+// Takes the lock only if another slice needs the slot. While reads are in flight it also collects finished ones, if the
+// lock is free, so that a reader with a bounded depth continues while all threads compute.
 void ExpertStore::Impl::release(uint32_t position) {
     const bool slot_wanted = n_without_slot_.load(std::memory_order_relaxed) > 0;
     if (!slot_wanted && n_ready_.load(std::memory_order_relaxed) == demanded_.size()) {
@@ -100,7 +100,7 @@ void ExpertStore::Impl::release(uint32_t position) {
     std::unique_lock lock(mutex_, std::defer_lock);
     if (slot_wanted) {
         lock.lock();
-        if (ready_order_[position].data != nullptr) { // else its slot was freed when the read failed
+        if (ready_order_[position].data != nullptr) { // otherwise its slot was freed when the read failed
             const SlotIndex slot = table_.find(ready_order_[position].slice);
             n_streaming_ -= std::exchange(uses_[slot].streaming, false) ? 1 : 0;
             table_.unpin(slot);
@@ -109,7 +109,7 @@ void ExpertStore::Impl::release(uint32_t position) {
         return;
     }
     if (polling_) {
-        return; // the poller assigns the slot when it returns
+        return; // the polling thread assigns the slot when it returns
     }
     const bool finished = poll_finished();
     const bool started = assign_slots();
@@ -119,7 +119,7 @@ void ExpertStore::Impl::release(uint32_t position) {
     }
 }
 
-// Reads of demanded slices that nobody waited for stay in flight, and become those of ordinary cached slices.
+// Reads of demanded slices that no thread waited for stay in flight; they become reads of ordinary cached slices.
 void ExpertStore::Impl::end() {
     std::unique_lock lock(mutex_);
     LARDER_CHECK(batch_open_ && !polling_);
@@ -138,17 +138,17 @@ void ExpertStore::Impl::end() {
     n_ready_.store(0, std::memory_order_relaxed);
     batch_open_ = false;
     batch_stopped_ = false;
-    submit_prepared(); // also slices that follow, if nobody had to wait for them
+    submit_prepared(); // also following slices, if no thread had to wait for them
     resize_classes(lock);
 }
 
-// What was ready was used whole: threads leave a batch at the first slice that is not.
+// Every ready slice was used completely: threads leave a batch at the first slice that is not ready.
 void ExpertStore::Impl::mark_used() {
     const uint32_t n = n_ready_.load(std::memory_order_relaxed);
     for (uint32_t position = 0; position < n; ++position) {
         const SlotIndex slot =
             ready_order_[position].data != nullptr ? table_.find(ready_order_[position].slice) : no_slot;
-        if (slot != no_slot) { // else it was released and its slot given to another slice of this batch
+        if (slot != no_slot) { // otherwise it was released and another slice of this batch has its slot
             uses_[slot].first_use = false;
         }
     }
@@ -198,7 +198,7 @@ void ExpertStore::Impl::count_accesses(std::span<const SliceIndex> following) {
     counters_.expert_misses.add(n - hits);
 }
 
-// Pins what is ready, marks what is being read, queues the rest. Only after this may a victim be chosen.
+// Pins ready slices, also those being read, and queues the others. No victim may be chosen before this is done.
 void ExpertStore::Impl::claim_demanded() {
     for (uint32_t position = 0; position < demanded_.size(); ++position) {
         const SliceIndex slice = demanded_[position];
@@ -213,10 +213,10 @@ void ExpertStore::Impl::claim_demanded() {
             append_ready(slot);
         }
     }
-    std::ranges::sort(absent_, {}, &Absent::slice); // slices of one tensor are numbered as they lie in the file
+    std::ranges::sort(absent_, {}, &Absent::slice); // slices of one tensor are numbered in file order
 }
 
-// Those that are present are kept, so that the layer's own reads evict them last.
+// Following slices that are present are kept, so that the layer's own reads evict them last.
 void ExpertStore::Impl::select_following(std::span<const SliceIndex> following) {
     following_.clear();
     std::ranges::fill(class_demand_, ClassDemand{});

@@ -1,45 +1,45 @@
-// store.h — which slices of experts are in RAM, and the only way to use their bytes.
+// store.h — the cache of expert slices in RAM, and the only access to their bytes.
 //
 // An ExpertStore owns the arena: one anonymous mapping, divided into slots by size class. A slice is read into a slot
 // when a batch demands it. It is published in the slot table after its read has completed and its length was checked,
 // pinned while a batch uses it, and evicted when another slice of its size class needs the slot. eviction.h chooses the
-// victim: the slice whose expert is worth least among all layers.
+// victim: the slice whose expert has the least worth of all layers.
 //
-// A batch is the distinct slices that one MUL_MAT_ID uses:
+// A batch is the set of distinct slices that one MUL_MAT_ID uses:
 //
 //   one thread:   store.begin(demanded, following)     pins cached slices, chooses slots for absent ones
-//   any thread:   store.start_reads()                  hands the reads to the kernel
+//   any thread:   store.start_reads()                  submits the reads to the kernel
 //   all threads:  while (auto *s = store.wait(p)) ...  the p-th slice in the order in which slices become ready
 //   all threads:  store.release(p)                     once for each position, by its last user
 //   one thread:   store.end()                          after all threads have finished
 //
-// A batch may demand more slices than there are slots. Absent slices that find no slot are read when others have been
+// A batch may demand more slices than there are slots. Absent slices without a slot are read when others have been
 // released.
 //
-// A read that fails spoils its own slice only. The slice takes its place in the ready order with `data` null, and the
-// batch goes on with the others. The first cause is kept for take_error(). If no read finishes for read_timeout while a
-// thread waits, all slices that are missing count as failed. Their reads stay in flight, into slots that stay
-// `reading`: the kernel may still write there. A later batch that demands such a slice uses the read when it arrives.
+// A failed read affects only its own slice. The slice gets its place in the ready order with `data` null, and the batch
+// continues with the others. The first cause is kept for take_error(). If no read finishes for read_timeout while a
+// thread waits, all missing slices count as failed. Their reads stay in flight, into slots that stay `reading`, because
+// the kernel may still write there. A later batch that demands such a slice uses the read when it completes.
 //
-// request_stop() ends the waiting at once: wait() returns null for every slice that is not ready, on all threads, and
-// reads stay in flight as above.
+// request_stop() ends all waiting immediately: on all threads wait() returns null for every slice that is not ready.
+// Reads stay in flight as described above.
 //
 // Invariants (checked):
 //   1. A slot is in exactly one state: free, reading, ready or retired. Only ready slots are hits.
 //   2. A slot that is pinned or being read is never evicted.
-//   3. Each demanded slice takes exactly one place in the ready order: with its bytes, or with null if its read failed.
-//      A stop freezes the order: a slice that is not in it by then stays out. So all threads see the same slices, and
-//      each of them is used whole.
-//   4. A failed read leaves its slot free and its slice absent. The next batch that demands the slice reads it again.
+//   3. Each demanded slice gets exactly one place in the ready order: with its bytes, or with null if its read failed.
+//      A stop freezes the order: no slice is added afterwards. So all threads see the same slices, and each of these is
+//      used completely.
+//   4. After a failed read the slot is free and the slice is absent. The next batch that demands the slice reads it
+//      again.
 //   5. All memory is allocated in the constructor; nothing allocates afterwards.
 //   6. The number of slots in use changes only between batches, while no read is in flight. The memory of slots that
-//   are
-//      not in use is not touched.
+//      are not in use is not touched.
 //
 // Threads: begin() and end() from one thread, while no other thread is between them. wait() and release() from any
-// number of threads at once. wait() takes no lock for a slice that is ready, release() none once all slices are ready.
-// resize(), request_stop() and clear_stop() from any thread at any time.
-// Units: bytes, microseconds (stats), slots, slices.
+// number of threads at the same time. wait() takes no lock for a slice that is ready; release() takes none once all
+// slices are ready. resize(), request_stop() and clear_stop() from any thread at any time. Units: bytes, microseconds
+// (stats), slots, slices.
 #pragma once
 
 #include "base/error.h"
@@ -61,14 +61,14 @@ using SliceIndex = uint32_t; // ExpertTensor::first_slice + expert
 struct ReadySlice {
     SliceIndex slice = 0;
     char *data = nullptr;           // slice_bytes bytes, valid until release() of this position. Null: the read failed
-    uint32_t demanded_position = 0; // its place in `demanded`
-    // No batch has used these bytes since they were read. The batch that uses them first may rewrite them in place
-    // (repack); later batches find what it left.
+    uint32_t demanded_position = 0; // its index in `demanded`
+    // No batch has used these bytes since they were read. The first batch that uses them may rewrite them in place
+    // (repack); later batches get the rewritten bytes.
     bool first_use = false;
 };
 
-// How many of an ubatch's tokens use each expert of a batch. Eviction counts a prefill of hundreds of tokens as one
-// step, like a decoded token.
+// The number of tokens of an ubatch that use each expert of a batch. Eviction counts a prefill of hundreds of tokens as
+// one step, like one decoded token.
 struct TokenRows {
     std::span<const uint32_t> of_demanded; // empty: one token each
     uint32_t tokens = 1;                   // of the ubatch
@@ -76,94 +76,94 @@ struct TokenRows {
 
 struct StoreStats {
     // An access is one routed expert of one MoE layer in one ubatch. It is a hit if all slices of the expert were ready
-    // when the layer's first op began, otherwise a miss.
+    // when the layer's first operation began, otherwise a miss.
     uint64_t expert_hits = 0;
     uint64_t expert_misses = 0;
     uint64_t slice_reads = 0;
-    uint64_t evictions = 0;  // slices that lost their slot to another
+    uint64_t evictions = 0;  // slices that lost their slot to another slice
     uint64_t bytes_read = 0; // from the disk, whole windows
     uint64_t read_errors = 0;
-    uint64_t stall_us = 0; // time in which threads waited for reads and had nothing to compute, wall time of the op
+    uint64_t stall_us = 0; // wall time (not summed over threads) of waiting for reads with nothing to compute
     uint64_t arena_bytes = 0;
     uint64_t shrinks = 0; // by resize()
     uint64_t regrows = 0;
-    uint64_t bytes_given_back = 0; // to the kernel, by all shrinks
+    uint64_t bytes_given_back = 0; // returned to the kernel, by all shrinks
 };
 
-// The slots in use, as resize() left them.
+// The slots in use after the last resize() that was applied.
 struct ArenaUse {
     std::vector<uint64_t> slots; // per size class
     uint64_t bytes = 0;          // of these slots
-    uint64_t empty_bytes = 0;    // of those that hold no slice and are not being read into
-    bool pending = false;        // the last resize() is not done yet
+    uint64_t empty_bytes = 0;    // of the slots that hold no slice and are not being read into
+    bool pending = false;        // the last resize() is not applied yet
 };
 
 struct StoreOptions {
-    std::chrono::milliseconds read_timeout{60'000}; // see above. 0: none
-    // The clock that time-outs and stalls are measured by.
+    std::chrono::milliseconds read_timeout{60'000}; // see above. 0: no time-out
+    // The clock for time-outs and stalls.
     std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
 class ExpertStore {
   public:
-    // `slots` per size class of the layout, at least one of each class that has slices. Keeps references to neither.
-    // `reader` must outlive the store, have the layout's files open in their order, and take as many requests at once
-    // as there are slots. Throws Error(io) if the arena cannot be mapped.
+    // `slots` is by size class of the layout, at least one for each class that has slices. Keeps no reference to
+    // `layout` or `slots`. `reader` must outlive the store, have the layout's files open in the same order, and accept
+    // as many requests at once as there are slots. Throws Error(io) if the arena cannot be mapped.
     ExpertStore(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader, StoreOptions options = {});
-    // Waits for reads in flight, as long as one finishes within each read_timeout. If they do not, the arena's mapping
-    // is leaked, and the reader must not be used for anything else.
+    // Waits for reads in flight, as long as at least one finishes within each read_timeout. Otherwise the arena's
+    // mapping is leaked, and the reader must not be used any more.
     ~ExpertStore();
     ExpertStore(const ExpertStore &) = delete;
     ExpertStore &operator=(const ExpertStore &) = delete;
 
     // Begins a batch of distinct slices of one expert tensor.
     //
-    // `following` are the slices of the same experts in the other tensors of the MoE layer, for the ops that come next:
+    // `following` are the slices of the same experts in the other tensors of the MoE layer, for the next operations:
     // the slices of the expert of demanded[i] are following[i], following[i + n], ... with n = demanded.size(). They
-    // are read too, after `demanded`, where the slots of their size class hold all that the layer uses; they never
-    // evict a demanded slice.
+    // are read too, after `demanded`, if the slots of their size class can hold all slices that the layer uses. They
+    // never evict a demanded slice.
     //
-    // `first_of_layer` is for the layer's first op. Then `following` is given, accesses are counted as hits or misses,
-    // and `rows` tells eviction how much the experts are used. Other ops leave `following` and `rows` empty.
+    // `first_of_layer` is true for the layer's first operation. Then `following` must be given, accesses are counted as
+    // hits or misses, and `rows` gives the eviction order the number of uses of each expert. For other operations
+    // `following` and `rows` are empty.
     void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer,
                const TokenRows &rows = {});
 
-    // Hands the reads that begin() has prepared to the kernel, unless a thread has done so. A separate call because the
-    // system call takes its time (it pins pages, or copies from the page cache): other threads compute meanwhile what
-    // is cached. Optional: a wait() that finds its slice not ready does it too.
+    // Submits the reads that begin() has prepared, unless a thread has already done so. It is a separate call because
+    // the system call is slow (it pins pages, or copies from the page cache); meanwhile other threads compute with
+    // cached slices. Optional: a wait() for a slice that is not ready does it too.
     void start_reads();
 
     // The slice at `position` in the order in which slices become ready. Blocks until it is ready or its read has
-    // failed. Null if `position` is not below the number demanded, or the batch was stopped before the slice was ready.
-    // Sleeps or handles completions; never spins. Every position below must be released, or in use by a thread that
-    // does not wait: its slot may be the one that is missing.
+    // failed. Null if `position` is not less than the number of demanded slices, or if the batch was stopped before the
+    // slice was ready. Sleeps or handles completions; never spins. Every lower position must have been released, or be
+    // in use by a thread that does not wait: its slot may be the one that is missing.
     const ReadySlice *wait(uint32_t position);
     void release(uint32_t position);
     void end();
 
-    // Sets the number of slots of each size class in use: at least one, at most those of the construction. If there are
-    // fewer than before, the slices of least worth are evicted, the others move together, and the memory of the slots
-    // that are no longer in use is returned to the kernel in whole huge pages. If there are more, the new ones are
-    // free. Between batches it is done when this returns, which waits a moment for reads in flight. During a batch, or
-    // if the reads take longer, it is done by the next end() that finds no read in flight. A later call replaces one
-    // that is pending. Any thread.
+    // Sets the number of slots in use for each size class: at least one, at most the number at construction. If it is
+    // lower than before, the slices of least worth are evicted, the others are moved together, and the memory of unused
+    // slots is returned to the kernel in whole huge pages. If it is higher, the new slots are free. Between batches the
+    // change is made before this returns, after a short wait for reads in flight. During a batch, or if the reads take
+    // longer, the next end() that finds no read in flight makes it. A later call replaces a pending one. Any thread.
     void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const; // any thread
 
-    // From request_stop() to clear_stop() no thread waits for the disk, and no read begins: wait() returns null for
-    // slices that are not ready. A batch that is open at a request_stop() stays stopped until its end(). Any thread.
+    // From request_stop() to clear_stop() no thread waits for the disk and no read begins: wait() returns null for
+    // slices that are not ready. A batch that is open during request_stop() stays stopped until its end(). Any thread.
     void request_stop();
     void clear_stop();
     [[nodiscard]] bool stop_requested() const;
 
-    // The cause of the first failed read since the last call, if any. From the thread that owns the session.
+    // The cause of the first failed read since the last call, if any. Only from the session's thread.
     std::optional<Error> take_error();
     // True from a failed read until take_error(). Any thread.
     [[nodiscard]] bool failed() const;
 
-    // A snapshot. From any thread; exact between batches.
+    // A snapshot. Any thread; the counters are consistent with each other between batches.
     [[nodiscard]] StoreStats stats() const;
-    // True if the slice is ready in a slot. Between batches.
+    // True if the slice is ready in a slot. Only between batches.
     [[nodiscard]] bool cached(SliceIndex slice) const;
 
   private:

@@ -1,28 +1,28 @@
-// store_impl.h — the state of an ExpertStore and of the batch that is open (private to store).
+// store_impl.h — the state of an ExpertStore and of its open batch (private to store).
 //
 // Threads and locks
 //
 //   mutex_ guards the slot table, the absent slices and the right to use the reader. No thread holds it while it waits
 //   for the disk. A thread that has nothing to compute becomes *the poller* (polling_, set and cleared under mutex_),
-//   unlocks the mutex and blocks in Reader::poll(). While there is a poller no other thread uses the reader, except for
-//   wake(). Slots released meanwhile are evictable at once; the poller assigns them when it returns.
+//   unlocks the mutex and blocks in Reader::poll(). While there is a poller, no other thread uses the reader, except
+//   for wake(). Slots released meanwhile are evictable immediately; the poller assigns them when it returns.
 //
 //   n_ready_ publishes the ready order. ready_order_[i] and the bytes it points to are written before n_ready_ becomes
 //   i + 1 (release). A thread that sees i < n_ready_ (acquire) reads both without a lock. Entries do not change until
 //   the next begin().
 //
-//   Threads that sleep on progress_ wait for one of: their position is ready, the batch was stopped, or it is time for
-//   another thread to poll. The thread that makes one of these true holds mutex_ and notifies all: the poller when it
+//   Threads that sleep on progress_ wait for one of three events: their position is ready, the batch was stopped, or
+//   another thread may poll. The thread that causes one of them holds mutex_ and notifies all: the poller when it
 //   returns, release() when it has published a slice or prepared a read, and request_stop().
 //
 //   A thread polls only for reads that the batch waits for, or if no slot is pinned: then only a read in flight, of
-//   another batch, can bring a slot. Otherwise it sleeps until a release() frees one. So a disk that never finishes the
-//   reads of an earlier batch does not hold up a batch that has other slots. A thread must not wait for a slice while
-//   another thread waits for its own release().
+//   another batch, can free a slot. Otherwise it sleeps until a release() frees one. So if a disk never finishes the
+//   reads of an earlier batch, a batch that has other slots is not delayed. A thread must not wait for a slice while
+//   another thread waits for the first thread's release().
 //
-//   resize() may be called by a thread that has nothing to do with batches. It notes what it wants under mutex_, and
-//   does it if no batch is open. Otherwise end() does it. It waits for reads in flight as poller, so begin() may find a
-//   poller: it waits on progress_ until there is none.
+//   resize() may be called by a thread that is not part of a batch. It stores the request under mutex_, and applies it
+//   if no batch is open. Otherwise end() applies it. resize() waits for reads in flight as poller, so begin() may find
+//   a poller: it waits on progress_ until there is none.
 #pragma once
 
 #include "store/arena.h"
@@ -70,12 +70,12 @@ class ExpertStore::Impl {
     using Clock = std::chrono::steady_clock;
     enum class Polled { finished, stopped, timed_out };
 
-    // wait_for_read() takes mutex_. All others are called with it held and with no poller.
+    // wait_for_read() takes mutex_. All others require that it is held and that there is no poller.
     const ReadySlice *wait_for_read(uint32_t position);
     [[nodiscard]] bool should_poll() const;
     [[nodiscard]] Clock::time_point read_deadline() const;
     Polled poll_until(Clock::time_point deadline, std::unique_lock<std::mutex> &lock);
-    bool poll_finished(); // true if anything had
+    bool poll_finished(); // true if at least one read had finished
     void finish(const ReadResult &result);
     void append_ready(SlotIndex slot);
     void append_unread(SlotIndex slot);
@@ -101,28 +101,28 @@ class ExpertStore::Impl {
 
     struct SlotUse {
         char *data = nullptr;           // the first byte of its slice
-        uint32_t demanded_position = 0; // while pinned
-        bool first_use = false;         // read, and used by no batch that has ended
-        bool streaming = false;         // taken for an absent slice of this batch, and not released
+        uint32_t demanded_position = 0; // valid while pinned
+        bool first_use = false;         // no batch that has ended has used it since it was read
+        bool streaming = false;         // acquired for an absent slice of this batch, and not released
     };
-    struct Failure { // of a read. An Error allocates, so take_error() makes it, on the session's thread
+    struct Failure { // of a read. An Error allocates, so take_error() makes it on the session's thread
         SliceIndex slice = 0;
-        std::optional<int> errno_value; // none: it took too long
+        std::optional<int> errno_value; // none: time-out
     };
     struct Absent {
         SliceIndex slice = 0;
         uint32_t demanded_position = 0;
     };
-    struct ClassDemand { // what a layer asks of one size class
+    struct ClassDemand { // the need of a layer in one size class
         uint32_t slices = 0;
-        uint32_t present = 0; // slices of `following` in slots that may be evicted
+        uint32_t present = 0; // slices of `following` in evictable slots
     };
 
     // Immutable after construction.
     const StoreOptions options_;
     const SliceSources sources_;
     Arena arena_;
-    Prefault prefault_; // after arena_: it ends first. Stopped under mutex_
+    Prefault prefault_; // after arena_, so that it is destroyed first. Stopped under mutex_
 
     Counters counters_;
     mutable std::mutex mutex_;
@@ -135,32 +135,32 @@ class ExpertStore::Impl {
     bool batch_open_ = false;
     bool batch_stopped_ = false; // the ready order is frozen. False while no batch is open
     bool resize_wanted_ = false;
-    Clock::time_point resize_deadline_;     // until when it waits for reads in flight
+    Clock::time_point resize_deadline_;     // end of the wait for reads in flight
     std::vector<uint64_t> wanted_slots_;    // by size class
     std::optional<Failure> failure_;        // the first one
     std::vector<Absent> absent_;            // absent demanded slices in file order
-    size_t absent_next_ = 0;                // from here on they have no slot yet
+    size_t absent_next_ = 0;                // index of the first one that has no slot yet
     uint32_t n_streaming_ = 0;              // slots with SlotUse::streaming
-    std::vector<SliceIndex> following_;     // absent following slices that may be started
+    std::vector<SliceIndex> following_;     // absent following slices that may be read
     std::vector<ClassDemand> class_demand_; // by size class
-    std::vector<bool> streams_;             // by size class: the layer at work asks for more than it has slots
-    std::vector<ReadRequest> prepared_;     // to be submitted: never any while there is a poller
+    std::vector<bool> streams_;             // by size class: the current layer needs more slices than there are slots
+    std::vector<ReadRequest> prepared_;     // to be submitted; empty while there is a poller
 
-    // Used by the poller, and under mutex_ when there is none.
+    // Used by the poller, or under mutex_ if there is none.
     Reader &reader_;
     std::array<ReadResult, 64> results_;
 
-    // Written by begin() and end(), read by all between them.
+    // Written by begin() and end(), read by all threads between them.
     std::vector<SliceIndex> demanded_;
 
     // Shared without a lock, as described above.
     std::vector<ReadySlice> ready_order_;
     std::atomic<uint32_t> n_ready_{0};
-    // Absent slices without a slot. It only falls during a batch, so a release() that reads 0 needs no lock.
+    // Absent slices without a slot. It only decreases during a batch, so a release() that reads 0 needs no lock.
     std::atomic<uint32_t> n_without_slot_{0};
     std::atomic<bool> failed_{false};
     std::atomic<bool> stop_requested_{false}; // written under mutex_
-    // Whether prepared_ holds anything: start_reads() needs no lock to find that it does not.
+    // Whether prepared_ is not empty. Lets start_reads() return without a lock.
     std::atomic<bool> has_prepared_{false};
 };
 

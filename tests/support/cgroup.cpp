@@ -55,7 +55,7 @@ bool Cgroup::make(const fs::path &parent, const std::string &limit_file, const s
         why_ = "cannot set " + limit_file + " in " + path.string();
         return false;
     }
-    if (fs::exists(path / swap_file)) { // absent where the kernel accounts no swap
+    if (fs::exists(path / swap_file)) { // absent if the kernel does not account swap
         write_value(path / swap_file, swap_value);
     }
     path_ = path;
@@ -98,9 +98,10 @@ Cgroup::Cgroup(const Cgroup &parent, const std::string &name) : v2_(parent.v2_),
     path_ = path;
 }
 
-// Version 2 kills where the limit is lowered below what is in use; version 1 drops page cache and then refuses.
+// With version 2 the kernel kills if the limit becomes lower than the usage. With version 1 it drops page cache and
+// then refuses.
 bool Cgroup::lower_limit(uint64_t limit) const {
-    constexpr uint64_t slack = 3 * MiB; // for who is at work meanwhile
+    constexpr uint64_t slack = 3 * MiB; // for allocations in the meantime
     const std::string file = v2_ ? "memory.max" : "memory.limit_in_bytes";
     if (v2_) {
         write_value(path_ / "memory.high", limit);

@@ -1,4 +1,4 @@
-// cgroup.h — a cgroup with a memory limit and no swap, made for a test and removed after it.
+// cgroup.h — a cgroup with a memory limit and without swap; removed by the destructor.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace larder::test {
 
 class Cgroup {
   public:
-    // Cgroup v1 or v2, whichever has a writable memory controller. made() is false where there is none, and why() says
-    // so.
+    // Uses cgroup v1 or v2, whichever has a writable memory controller. If there is none, made() is false and why()
+    // returns the reason.
     explicit Cgroup(uint64_t limit_bytes);
-    // One inside another, without a limit of its own; not made if that is not. Only groups without groups inside may
-    // have processes.
+    // A cgroup inside another one, without a limit of its own. Not made if `parent` is not made. Only groups without
+    // child groups may have processes.
     Cgroup(const Cgroup &parent, const std::string &name);
     ~Cgroup();
     Cgroup(const Cgroup &) = delete;
@@ -24,15 +24,15 @@ class Cgroup {
     [[nodiscard]] std::string procs() const { return (path_ / "cgroup.procs").string(); }
     [[nodiscard]] std::string name() const { return path_.filename().string(); }
 
-    // Lowers the limit as far as what is in use lets it, and further as that falls, as a careful administrator does.
-    // False if it is not there after a minute.
+    // Lowers the limit as far as the memory in use allows, and further as the usage falls. False if the limit is not
+    // reached within a minute.
     bool lower_limit(uint64_t limit_bytes) const;
     bool raise_limit(uint64_t limit_bytes) const;
     [[nodiscard]] uint64_t limit_bytes() const;
     [[nodiscard]] uint64_t used_bytes() const;
-    // The kernel's own high-water mark of everything charged: RSS, page cache, page tables.
+    // The kernel's peak of all charged memory: RSS, page cache, page tables.
     [[nodiscard]] uint64_t peak_bytes() const;
-    // How often the kernel killed something in it.
+    // The number of processes that the kernel has killed in the group.
     [[nodiscard]] uint64_t kills() const;
 
   private:

@@ -1,4 +1,4 @@
-// fake_root.h — a folder whose /proc and /sys are files of the test.
+// fake_root.h — a folder with files for /proc and /sys that a test writes.
 #pragma once
 
 #include "base/bytes.h"
@@ -13,7 +13,7 @@
 
 namespace larder::test {
 
-// A machine with 64 GiB available on which this process holds 512 MiB, 500 of them its own.
+// A machine with 64 GiB available. The process holds 512 MiB, of which 500 MiB are anonymous.
 class FakeRoot {
   public:
     FakeRoot() : path_((std::filesystem::temp_directory_path() / "larder_root_XXXXXX").string()) {
@@ -27,7 +27,7 @@ class FakeRoot {
     FakeRoot(const FakeRoot &) = delete;
     FakeRoot &operator=(const FakeRoot &) = delete;
 
-    // Replaced as a whole, so that who reads meanwhile finds the old or the new.
+    // Replaces the file atomically, so that a concurrent reader gets the old or the new text.
     void write(const std::string &name, const std::string &text) const {
         const std::filesystem::path file = path_ + name;
         std::filesystem::create_directories(file.parent_path());

@@ -1,4 +1,4 @@
-// greedy_walk.h — some tokens and the likeliest ones after them, evaluated on a context; and what all logits were.
+// greedy_walk.h — evaluates a prompt and greedy decode on a context, and computes a digest of all logits.
 #pragma once
 
 #include "base/error.h"
@@ -16,7 +16,7 @@
 
 namespace larder::test {
 
-// Any tokens will do, if they are the same every time.
+// Arbitrary tokens, the same in every run.
 inline std::vector<llama_token> walk_tokens(size_t n, uint32_t n_vocab) {
     std::vector<llama_token> tokens(n);
     uint64_t state = 1;
@@ -33,7 +33,7 @@ class GreedyWalk {
         : context_(context), sequence_(sequence),
           n_vocab_(static_cast<size_t>(llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context.get()))))) {}
 
-    // In batches of what the context takes at once.
+    // In batches of llama_n_batch() tokens.
     void prefill(size_t n) {
         const std::vector<llama_token> tokens = walk_tokens(n, static_cast<uint32_t>(n_vocab_));
         const size_t at_once = llama_n_batch(context_.get());

@@ -1,4 +1,4 @@
-// model_fixture.h — small models in folders of their own, opened in any residency, and what tests of them compare.
+// model_fixture.h — small models in folders of their own, opened with any residency, and helpers to compare results.
 #pragma once
 
 #include "lab/residency/residency.h"
@@ -29,7 +29,7 @@ inline SamplingOptions greedy() {
     return sampling;
 }
 
-// Any tokens will do, if they are the same every time.
+// Arbitrary tokens, the same in every run.
 inline std::vector<Token> some_tokens(size_t n, uint32_t n_vocab) {
     std::vector<Token> tokens(n);
     uint64_t state = 1;
@@ -53,7 +53,7 @@ inline Token highest(const std::vector<float> &logits) {
     return static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
 }
 
-// The kind and text of the error that `call` ends with; fails the test if it ends without.
+// The error that `call` throws; fails the test if it throws none.
 template <typename Call> Error error_of(const Call &call) {
     try {
         call();
@@ -64,17 +64,17 @@ template <typename Call> Error error_of(const Call &call) {
     return {ErrorKind::usage, ""};
 }
 
-// One model for all tests of a suite: writing it takes longer than most of them.
+// One model for all tests of a suite, because writing it takes longer than most tests.
 class SmallModel {
   public:
     explicit SmallModel(const std::string &arguments) : path_(make_model(scratch_, "model.gguf", arguments)) {}
     [[nodiscard]] const std::string &path() const { return path_; }
 
-    // One token a ubatch, so that no comparison depends on how a prompt was cut.
+    // One token per ubatch, so that no comparison depends on how a prompt is divided.
     [[nodiscard]] TestOptions options() const {
         TestOptions options;
         options.model.path = path_;
-        options.model.context.ctx_tokens = 256; // llama.cpp's contexts are multiples of it
+        options.model.context.ctx_tokens = 256; // llama.cpp's contexts are multiples of 256
         options.model.context.batch_tokens = 8;
         options.model.context.ubatch_tokens = 1;
         options.model.context.threads = 1;
@@ -82,7 +82,7 @@ class SmallModel {
         return options;
     }
     [[nodiscard]] std::unique_ptr<OpenModel> open() const { return open_as(options()); }
-    // llama.cpp's own logits are what larder's have to be.
+    // For the expected logits.
     [[nodiscard]] std::unique_ptr<OpenModel> open_stock() const {
         TestOptions stock = options();
         stock.residency = Residency::stock;

@@ -61,8 +61,8 @@ template <typename Take> void Neighbour::start(const Cgroup &home, Take take) {
     }
     pid_ = fork();
     if (pid_ == 0) {
-        dup2(ends[1], STDIN_FILENO);            // which nobody reads
-        close_range(STDERR_FILENO + 1, ~0U, 0); // pipes to other processes of the test, which would never see their end
+        dup2(ends[1], STDIN_FILENO);            // nobody reads it
+        close_range(STDERR_FILENO + 1, ~0U, 0); // closes pipes of other processes, which need their end of file
         std::ofstream(home.procs()) << getpid() << std::flush;
         take();
         [[maybe_unused]] const ssize_t written = write(STDIN_FILENO, "x", 1);

@@ -1,5 +1,5 @@
-// neighbour.h — a process that takes memory inside a cgroup: as much as there is room for and more as room is made, or
-// without a look at others.
+// neighbour.h — a process that takes memory inside a cgroup: as much as fits and more as space becomes free, or at a
+// fixed rate whatever the usage is.
 #pragma once
 
 #include "support/cgroup.h"
@@ -12,16 +12,16 @@ namespace larder::test {
 
 class Neighbour {
   public:
-    // Joins `home` and takes `bytes` a MiB at a time, each only where the limit of `limited`, a group above, has room
-    // for two.
+    // Joins `home` and takes `bytes`, one MiB at a time, each only when the limit of `limited`, an ancestor group,
+    // leaves space for two.
     Neighbour(const Cgroup &home, const Cgroup &limited, uint64_t bytes);
-    // Takes so many bytes each ms whether there is room or not.
+    // Takes `bytes_per_ms` bytes each millisecond, even if there is no space.
     Neighbour(const Cgroup &home, uint64_t bytes, uint64_t bytes_per_ms);
     ~Neighbour();
     Neighbour(const Neighbour &) = delete;
     Neighbour &operator=(const Neighbour &) = delete;
 
-    bool wait_until_full() const; // false if it ended, or a minute passed, without
+    bool wait_until_full() const; // false if it ended, or a minute passed, before
     [[nodiscard]] bool alive() const;
     void end();
 
@@ -29,7 +29,7 @@ class Neighbour {
     template <typename Take> void start(const Cgroup &home, Take take);
 
     pid_t pid_ = -1;
-    int full_ = -1; // it writes a byte here when it has all
+    int full_ = -1; // it writes a byte here when it has taken all bytes
 };
 
 } // namespace larder::test

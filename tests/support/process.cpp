@@ -25,7 +25,7 @@ void join_cgroup(const std::string &procs) {
     close(fd);
 }
 
-// Appends what can be read to `text`; closes the descriptor and sets it to -1 at the end.
+// Appends the available data to `text`. At the end of file it closes the descriptor and sets it to -1.
 void drain(int &fd, std::string &text) {
     std::array<char, 4096> buffer{};
     const ssize_t n = read(fd, buffer.data(), buffer.size());
@@ -51,7 +51,7 @@ Process::Process(const std::vector<std::string> &argv, const std::string &cgroup
         raw.push_back(const_cast<char *>(argument.c_str()));
     }
     raw.push_back(nullptr);
-    std::signal(SIGPIPE, SIG_IGN); // typing to a program that has ended is a failed expectation, not our end
+    std::signal(SIGPIPE, SIG_IGN); // writing to an ended program must only fail an expectation
     pid_ = fork();
     if (pid_ == 0) {
         std::signal(SIGPIPE, SIG_DFL);

@@ -61,7 +61,7 @@ void read_faults_from_environment() {
     }
 }
 
-// --wrap: calls of open_reader() come to the second of these, which finds the real one under the first's name.
+// With --wrap, calls of open_reader() reach the second function. It calls the real one under the name of the first.
 std::unique_ptr<Reader> real_open_reader(const std::vector<std::string> &paths,
                                          const ReaderOptions &options) __asm__("__real_" LARDER_OPEN_READER_SYMBOL);
 std::unique_ptr<Reader> failing_open_reader(const std::vector<std::string> &paths,

@@ -1,7 +1,7 @@
-// read_faults.h — reads that fail, under the real readers: a program that links read_faults.cpp and is linked with
-// --wrap on open_reader() gets readers that ask here before they read.
+// read_faults.h — makes reads of the real readers fail. A program that links read_faults.cpp and uses --wrap for
+// open_reader() gets readers that consult read_faults() before each read.
 //
-// Threads: set between runs; asked from any.
+// Threads: set it between runs; any thread may read it.
 #pragma once
 
 #include "io/io.h"
@@ -17,7 +17,7 @@ struct ReadFaults {
     std::function<bool(const ReadRequest &request, uint64_t number)> fails; // empty: none; numbers count from 0
     int error = EIO;
     std::atomic<uint64_t> seen{0};   // requests so far
-    std::atomic<uint64_t> failed{0}; // of them
+    std::atomic<uint64_t> failed{0}; // of `seen`
 
     void clear() {
         fails = {};
@@ -28,7 +28,7 @@ struct ReadFaults {
 };
 ReadFaults &read_faults();
 
-// Takes the faults of the environment: LARDER_FAIL_READ=N fails the N-th read of the process.
+// Sets faults from the environment: LARDER_FAIL_READ=N fails the N-th read of the process.
 void read_faults_from_environment();
 
 } // namespace larder::test

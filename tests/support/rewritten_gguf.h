@@ -1,4 +1,4 @@
-// rewritten_gguf.h — a GGUF with other keys, fewer tensors or other types than the one it is made from.
+// rewritten_gguf.h — a copy of a GGUF with other keys, fewer tensors or other types.
 #pragma once
 
 #include <ggml-cpp.h>
@@ -23,7 +23,7 @@ class RewrittenGguf {
         gguf_set_kv(keys_.get(), from_.get());
     }
 
-    // For ggml's own setters.
+    // For use with ggml's setters.
     [[nodiscard]] gguf_context *keys() { return keys_.get(); }
 
     RewrittenGguf &set(const std::string &key, uint32_t value) {
@@ -43,7 +43,7 @@ class RewrittenGguf {
         dropped_.insert(tensor);
         return *this;
     }
-    // The tensor's data are zeros then.
+    // The tensor's data become zeros.
     RewrittenGguf &set_type(const std::string &tensor, ggml_type type) {
         EXPECT_GE(gguf_find_tensor(from_.get(), tensor.c_str()), 0) << tensor;
         types_[tensor] = type;

@@ -1,4 +1,5 @@
-// scratch.h — a folder of its own for a test, gone afterwards; and the models that larder-make-model writes into it.
+// scratch.h — a temporary folder for a test, removed by the destructor; and models that larder-make-model writes into
+// it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace larder::test {
 
 class Scratch {
   public:
-    // Beside the build, not in /tmp, which may be RAM and refuse direct I/O.
+    // In the working directory and not in /tmp, which may be in RAM and refuse direct I/O.
     Scratch() {
         std::string pattern = (std::filesystem::current_path() / "scratch-XXXXXX").string();
         path_ = ::mkdtemp(pattern.data());
@@ -28,8 +29,8 @@ class Scratch {
     std::filesystem::path path_;
 };
 
-#ifdef LARDER_MAKE_MODEL // unit tests do without
-// Writes a model with larder-make-model and returns its path. `arguments` are the tool's, without --out.
+#ifdef LARDER_MAKE_MODEL // not defined for unit tests
+// Writes a model with larder-make-model and returns its path. `arguments` are the tool's arguments without --out.
 inline std::string make_model(const Scratch &scratch, const std::string &name, const std::string &arguments) {
     const std::string path = scratch / name;
     const std::string command = std::string(LARDER_MAKE_MODEL) + " " + arguments + " --out '" + path + "' >/dev/null";

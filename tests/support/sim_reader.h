@@ -1,16 +1,15 @@
-// sim_reader.h — a simulated disk behind the Reader contract, for tests of whoever reads.
+// sim_reader.h — a simulated disk that implements Reader, for tests of code that reads.
 //
-// File contents are a pure function of (file, offset), so any byte of any file can be checked without keeping one. The
-// order of completions is drawn from a seed: the same seed and calls give the same run. Faults are switched on by
-// request number or by range. What a careless caller would get away with on a real disk is an always-on check here:
-// unaligned requests, and two requests in flight into the same memory. Memory of a request holds `unread_byte` until it
-// completes.
+// File contents are a pure function of (file, offset), so any byte can be checked without storing files. The order of
+// completions is random with a seed: the same seed and calls give the same run. Faults are set by request number or by
+// range. Errors that a real disk may tolerate are checked here: unaligned requests, and two requests in flight into the
+// same memory. The memory of a request is filled with `unread_byte` until it completes.
 //
-// Time is simulated too. It stands still unless a test passes some of it with pass(): then polls that have waited for
-// as long as they may return 0. A stalled disk completes nothing, and a poll that would wait passes the time itself.
+// Time is simulated too. It stands still until a test calls pass(); polls whose time-out has then passed may return 0.
+// A stalled disk completes nothing, and a poll that would wait advances the time itself.
 //
-// Threads: submit() and poll() as in io.h. Everything else from any thread, so that a test can hold completions back
-// while other threads wait for them.
+// Threads: submit() and poll() as in io.h. All other functions from any thread, so that a test can hold back
+// completions while other threads wait for them.
 #pragma once
 
 #include "base/check.h"
@@ -31,8 +30,8 @@ namespace larder::test {
 
 struct SimOptions {
     uint64_t seed = 1;
-    uint64_t file_bytes = std::numeric_limits<uint64_t>::max(); // of every file; reads past it come up short
-    uint64_t alignment = 4096;                                  // what offset, bytes and memory must be multiples of
+    uint64_t file_bytes = std::numeric_limits<uint64_t>::max(); // of every file; reads beyond it are short
+    uint64_t alignment = 4096;                                  // offset, bytes and memory must be multiples of it
     bool in_order = false;                                      // completions in the order of submission, all at once
 };
 
@@ -45,7 +44,7 @@ class SimReader : public Reader {
         info_.direct_io = options.alignment > 1;
     }
 
-    // --- what the files hold ---
+    // --- contents of the files ---
 
     static char byte_at(uint32_t file, uint64_t offset) {
         return static_cast<char>((word_at(file, offset / 8) >> (8 * (offset % 8))) & 0xff);
@@ -60,7 +59,7 @@ class SimReader : public Reader {
             into[i] = static_cast<char>((word >> (8 * (at % 8))) & 0xff);
         }
     }
-    // True if `data` is what the file holds there.
+    // True if `data` equals the contents of the file at this offset.
     static bool matches(uint32_t file, uint64_t offset, const char *data, uint64_t bytes) {
         std::vector<char> expected(bytes);
         fill(file, offset, expected.data(), bytes);
@@ -69,22 +68,22 @@ class SimReader : public Reader {
 
     // --- faults ---
 
-    // The request with this number (0 is the first ever submitted) fails.
+    // The request with this number fails; 0 is the first one ever submitted.
     void fail_request(uint64_t number, int error) {
         const std::lock_guard lock(mutex_);
         request_faults_[number] = error;
     }
-    // Every request that touches the range fails until heal(). Requests in flight are struck too.
+    // Every request that touches the range fails until heal(), including requests in flight.
     void fail_range(uint32_t file, uint64_t offset, uint64_t bytes, int error) {
         const std::lock_guard lock(mutex_);
         range_faults_.push_back({{file, offset, bytes}, error});
     }
-    // Requests that touch the range complete only when no other is in flight.
+    // Requests that touch the range complete only when no other request is in flight.
     void delay_range(uint32_t file, uint64_t offset, uint64_t bytes) {
         const std::lock_guard lock(mutex_);
         late_ranges_.push_back({file, offset, bytes});
     }
-    // Takes away all faults and delays.
+    // Removes all faults and delays.
     void heal() {
         const std::lock_guard lock(mutex_);
         request_faults_.clear();
@@ -92,21 +91,21 @@ class SimReader : public Reader {
         late_ranges_.clear();
     }
 
-    // --- holding completions back ---
+    // --- holding back completions ---
 
-    // From now on nothing completes; a poll that may wait blocks if something is in flight.
+    // From now on no request completes. A poll with a time-out blocks while something is in flight.
     void hold() {
         const std::lock_guard lock(mutex_);
         allowance_ = 0;
     }
-    // The same, but such a poll returns 0 at once, and what it may wait for has passed. Until resume().
+    // The same, but such a poll returns 0 immediately and advances the time by its time-out. Until resume().
     void stall() {
         const std::lock_guard lock(mutex_);
         allowance_ = 0;
         stalled_ = true;
         changed_.notify_all();
     }
-    // Lets `count` more completions through while held.
+    // Allows `count` more completions while held.
     void let(uint64_t count) {
         const std::lock_guard lock(mutex_);
         allowance_ += std::min(count, unlimited - allowance_);
@@ -130,21 +129,21 @@ class SimReader : public Reader {
         const std::lock_guard lock(mutex_);
         return now_;
     }
-    // Polls that wait at this moment.
+    // The number of polls that are waiting now.
     [[nodiscard]] uint64_t waiting() const {
         const std::lock_guard lock(mutex_);
         return waiting_;
     }
 
-    // --- the files themselves ---
+    // --- identities of the files ---
 
-    // The file was replaced or written to: from now on this is what its descriptor leads to.
+    // The file was replaced or written to: its descriptor now has this identity.
     void set_identity(uint32_t file, const FileIdentity &identity) {
         const std::lock_guard lock(mutex_);
         identities_[file] = identity;
     }
 
-    // --- what was asked ---
+    // --- recorded requests ---
 
     [[nodiscard]] std::vector<ReadRequest> requests() const {
         const std::lock_guard lock(mutex_);
@@ -154,7 +153,7 @@ class SimReader : public Reader {
         const std::lock_guard lock(mutex_);
         return history_.size();
     }
-    // Requests that began at exactly this place.
+    // The number of requests that began at exactly this offset.
     [[nodiscard]] uint64_t reads_at(uint32_t file, uint64_t offset) const {
         const std::lock_guard lock(mutex_);
         const auto found = reads_.find({file, offset});
@@ -201,7 +200,7 @@ class SimReader : public Reader {
         if (ready == 0) {
             return 0;
         }
-        // Without in_order a poll finds some of what could be there: at least one if it may wait.
+        // Without in_order a poll returns a random part of the ready completions: at least one if it may wait.
         const uint64_t count = options_.in_order ? ready : draw(may_wait ? 1 : 0, ready);
         for (uint64_t i = 0; i < count; i++) {
             const auto chosen = pending_.begin() + static_cast<std::ptrdiff_t>(choose());
@@ -249,7 +248,7 @@ class SimReader : public Reader {
         uint64_t number = 0;
     };
 
-    // splitmix64 of the word's place: bytes of any two places are unrelated.
+    // SplitMix64 of the word's position: bytes at different positions are unrelated.
     static uint64_t word_at(uint32_t file, uint64_t word) {
         uint64_t x = word + 0x9e3779b97f4a7c15ULL * (uint64_t{file} + 1);
         x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -270,7 +269,7 @@ class SimReader : public Reader {
         if (woken_) {
             woken_ = false;
         } else if (stalled_) {
-            LARDER_CHECK(at_most < std::chrono::milliseconds::max()); // it would wait for ever
+            LARDER_CHECK(at_most < std::chrono::milliseconds::max()); // otherwise it would wait for ever
             now_ = std::max(now_, deadline);
         }
     }
@@ -294,7 +293,7 @@ class SimReader : public Reader {
                            [&](const Range &range) { return range.touches(request); });
     }
 
-    // Which of the pending requests completes next.
+    // The index of the pending request that completes next.
     size_t choose() {
         const size_t first = options_.in_order ? 0 : draw(0, pending_.size() - 1);
         for (size_t i = 0; i < pending_.size(); i++) {
@@ -341,7 +340,7 @@ class SimReader : public Reader {
     std::mt19937_64 random_;
     std::vector<Pending> pending_; // in order of submission
     uint64_t next_number_ = 0;
-    uint64_t allowance_ = unlimited; // completions that may still pass
+    uint64_t allowance_ = unlimited; // completions that are still allowed
     bool stalled_ = false;
     bool woken_ = false;
     uint64_t waiting_ = 0;

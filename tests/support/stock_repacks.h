@@ -1,5 +1,5 @@
-// stock_repacks.h — which weights ggml repacks. It depends on the instruction set, so tests ask ggml and write no list
-// down.
+// stock_repacks.h — whether ggml repacks certain weights. It depends on the instruction set, so tests query ggml
+// instead of using a list.
 #pragma once
 
 #include "compute/compute.h"
@@ -11,8 +11,8 @@
 
 namespace larder::test {
 
-// Whether ggml, on this CPU, multiplies `experts` stacked matrices of `out` rows by `in` weights in its repack buffer
-// (MUL_MAT_ID). Without experts: one matrix (MUL_MAT).
+// Whether ggml on this CPU multiplies `experts` stacked matrices of `out` rows and `in` columns in its repack buffer
+// (MUL_MAT_ID). With 0 experts: one matrix (MUL_MAT).
 inline bool stock_repacks(ggml_type type, int64_t in, int64_t out, int64_t experts = 0) {
     const ggml_context_ptr context(ggml_init({8 * ggml_tensor_overhead(), nullptr, true}));
     const ggml_backend_buffer_ptr buffer(ggml_backend_buft_alloc_buffer(repack_buffer_type(), 0));

@@ -8,7 +8,7 @@ complain() { echo "layers: $*" >&2; bad=1; }
 
 mapfile -t modules < <(sed -n 's/^\([a-z_\/]*\):.*/\1/p' tests/tidy/layers.txt)
 
-module_of() { # path below src -> the folder of layers.txt that it lies in, base, or nothing
+module_of() { # path below src -> its module in layers.txt, base, or nothing
     local folder=${1%/*}
     while true; do
         case " base ${modules[*]} " in *" $folder "*) echo "$folder" && return ;; esac
@@ -30,7 +30,7 @@ while read -r file; do
         checked=$((checked + 1))
         if [ "$used" = "$module" ] || [ "$used" = base ]; then continue; fi
         case $may in
-        *" $used/* "*) continue ;; # all of its headers
+        *" $used/* "*) continue ;; # all of its headers are allowed
         *" $used "*) ;;
         *) complain "$file includes $header, but $module may not use $used" && continue ;;
         esac

@@ -20,7 +20,7 @@ class KeyWriter {
     void i32s(std::string_view key, std::span<const int32_t> values) const {
         gguf_set_arr_data(metadata_, full(key).c_str(), GGUF_TYPE_INT32, values.data(), values.size());
     }
-    // std::vector<bool> has no contiguous data to hand over, so flags come one byte each, as GGUF stores them.
+    // Flags are stored as one byte each, like in GGUF: std::vector<bool> has no contiguous data to pass.
     void flags(std::string_view key, std::span<const int8_t> values) const {
         gguf_set_arr_data(metadata_, full(key).c_str(), GGUF_TYPE_BOOL, values.data(), values.size());
     }
@@ -34,7 +34,7 @@ class KeyWriter {
 
 namespace {
 
-// llama_expert_gating_func_type of llama.cpp, whose header is private.
+// llama_expert_gating_func_type from a private header of llama.cpp.
 constexpr uint32_t gating_sigmoid = 2;
 
 constexpr uint32_t sliding_window = 64;
@@ -77,10 +77,11 @@ void write_qwen3moe(const KeyWriter &keys, const Shape &shape) {
     keys.u32("expert_feed_forward_length", shape.ff);
 }
 
-// Three layers of gated delta net, then one of attention, as in the real family; a shallow model has one of attention.
+// Three layers of gated delta net, then one of attention, as in the real models. A model with fewer layers has one of
+// attention.
 uint32_t attention_interval(const Shape &shape) { return std::min(4U, shape.layers); }
 
-// Of a head's dimensions a half is rotated.
+// Half of a head's dimensions are rotated.
 void write_qwen35moe(const KeyWriter &keys, const Shape &shape) {
     const uint32_t state_size = shape.ssm_state > 0 ? shape.ssm_state : 64;
     write_plain_attention(keys, shape, grouped_kv_heads(shape));
@@ -106,7 +107,7 @@ void write_smallthinker(const KeyWriter &keys, const Shape &shape) {
     keys.u32("expert_gating_func", gating_sigmoid);
 }
 
-// Every fifth layer attends to everything, with larger heads than those that slide.
+// Every fifth layer has full attention, with larger heads than the layers with a sliding window.
 void write_gemma4(const KeyWriter &keys, const Shape &shape) {
     keys.u32("attention.head_count_kv", grouped_kv_heads(shape));
     keys.u32("attention.key_length", 2 * shape.head_size());
@@ -136,7 +137,7 @@ void write_gpt_oss(const KeyWriter &keys, const Shape &shape) {
     keys.u32("attention.sliding_window", sliding_window);
 }
 
-// Multi-head latent attention; the first layer is dense; one shared expert; the router picks by sigmoid plus a bias.
+// Multi-head latent attention; the first layer is dense; one shared expert; the router uses sigmoid plus a bias.
 void write_deepseek2(const KeyWriter &keys, const Shape &shape) {
     constexpr uint32_t kv_rank = 256;
     constexpr uint32_t q_rank = 256;

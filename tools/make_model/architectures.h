@@ -1,4 +1,4 @@
-// architectures.h — the model families the tool can write, and the hyper-parameters of each.
+// architectures.h — the architectures that the tool can write, and their hyper-parameters.
 #pragma once
 
 #include <gguf.h>
@@ -11,7 +11,7 @@
 
 namespace larder::make_model {
 
-// The sizes a caller may choose. `experts` and `top_k` are 0 in a dense model.
+// The sizes that a caller may choose. `experts` and `top_k` are 0 in a dense model.
 struct Shape {
     uint32_t layers;
     uint32_t experts;
@@ -21,7 +21,7 @@ struct Shape {
     uint32_t heads;
     uint32_t vocab;
     uint32_t ctx;
-    // What follows from the others where it is 0.
+    // 0: derived from the other sizes.
     uint32_t kv_heads = 0;
     uint32_t head_dim = 0;
     uint32_t ssm_state = 0;
@@ -29,17 +29,17 @@ struct Shape {
     [[nodiscard]] uint32_t head_size() const { return head_dim > 0 ? head_dim : embd / heads; }
 };
 
-// Writes keys under the architecture's prefix.
+// Writes keys with the architecture's prefix.
 class KeyWriter;
 
 struct Architecture {
     std::string_view name;
-    std::string_view quant; // what is written when no quantisation is asked for
+    std::string_view quant; // the default quantisation
     Shape defaults;
-    uint32_t layers_min;  // llama.cpp aborts on a hybrid that has layers of one kind only
-    bool small_embedding; // the model scales token embeddings up, or multiplies by them to get logits
+    uint32_t layers_min;  // llama.cpp aborts on a hybrid model that has layers of one kind only
+    bool small_embedding; // the model scales token embeddings up, or multiplies with them to compute logits
     void (*write_keys)(const KeyWriter &keys, const Shape &shape);
-    // Names of the tensors that llama.cpp takes if the file has them and that this model shall have.
+    // Names of the tensors that are optional for llama.cpp and that this model has.
     std::vector<std::string> (*optional_tensors)(const Shape &shape);
 };
 
@@ -51,7 +51,7 @@ const Architecture &find_architecture(std::string_view name);
 // Throws Error(usage) that names the flag, for sizes that no model of this architecture can have.
 void check_shape(const Architecture &architecture, const Shape &shape);
 
-// All keys of the model but those of the vocabulary and of the file.
+// Writes all keys of the model except those of the vocabulary and of the file.
 void write_hyper_parameters(gguf_context *metadata, const Architecture &architecture, const Shape &shape);
 
 } // namespace larder::make_model

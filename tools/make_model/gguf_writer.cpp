@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that is written beside its final name and vanishes unless it is published.
+// A file with a temporary name. It is removed unless it is published.
 class PendingFile {
   public:
     explicit PendingFile(fs::path path)
@@ -66,7 +66,7 @@ class PendingFile {
 
   private:
     fs::path path_;
-    fs::path pending_; // empty once published
+    fs::path pending_; // empty after publish()
     UniqueFd fd_;
 };
 
@@ -74,7 +74,7 @@ void declare_tensors(gguf_context *metadata, std::span<const Tensor> tensors) {
     const ggml_context_ptr context(ggml_init(
         {.mem_size = (tensors.size() + 1) * ggml_tensor_overhead(), .mem_buffer = nullptr, .no_alloc = true}));
     for (const Tensor &tensor : tensors) {
-        // Extents of 1 at the end do not count as dimensions, so a vector may be declared with four.
+        // Trailing extents of 1 do not count as dimensions, so a vector may be declared with four.
         ggml_tensor *declared = ggml_new_tensor(context.get(), tensor.type, GGML_MAX_DIMS, tensor.shape.extent.data());
         ggml_set_name(declared, tensor.shape.name.c_str());
         gguf_add_tensor(metadata, declared);
@@ -102,7 +102,7 @@ void write_file(PendingFile &file, gguf_context *metadata, std::span<const Tenso
     }
 }
 
-// Where each shard ends in the list of tensors: shares as equal in bytes as whole tensors allow, none empty.
+// The end of each shard in the list of tensors. Shards are as equal in bytes as whole tensors allow; none is empty.
 std::vector<size_t> shard_ends(const std::vector<Tensor> &tensors, size_t shards) {
     const uint64_t total = std::accumulate(tensors.begin(), tensors.end(), uint64_t{0},
                                            [](uint64_t sum, const Tensor &tensor) { return sum + tensor.bytes(); });
@@ -142,7 +142,7 @@ std::vector<fs::path> model_paths(const fs::path &out, uint32_t shards) {
 void write_model(const std::vector<fs::path> &paths, const gguf_context *metadata, const std::vector<Tensor> &tensors,
                  const Generate &generate) {
     for (const fs::path &path : paths) {
-        // Renaming over a device would replace it for everybody.
+        // Renaming over a device file would replace it for all programs.
         if (fs::exists(path) && !fs::is_regular_file(path)) {
             throw Error(ErrorKind::io, fmt::format("{} exists and is not a file", path.string()),
                         "choose another --out");

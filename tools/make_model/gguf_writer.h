@@ -1,4 +1,4 @@
-// gguf_writer.h — writes a model as one GGUF file or as several shards, tensor by tensor.
+// gguf_writer.h — writes a model as one GGUF file or as several shards, one tensor at a time.
 #pragma once
 
 #include "weights.h"
@@ -11,16 +11,16 @@
 
 namespace larder::make_model {
 
-// The files that a model written to `out` consists of: `out` itself for one, else PREFIX-00001-of-0000N.gguf and so on,
-// as llama.cpp names them.
+// The files of a model that is written to `out`: `out` itself for one shard, otherwise PREFIX-00001-of-0000N.gguf and
+// so on, as llama.cpp names them.
 std::vector<std::filesystem::path> model_paths(const std::filesystem::path &out, uint32_t shards);
 
-// Hands a tensor's bytes to the sink, in order and in pieces of bounded size.
+// Passes a tensor's bytes to the sink, in order and in pieces of bounded size.
 using Generate = std::function<void(const Tensor &, const Sink &)>;
 
-// Writes the files under names of their own first and renames them when all are complete, so that there is never a
-// part of a model under a model's name. Throws Error(io), leaving nothing behind.
-// `metadata` has all keys but those about shards. 1 <= shards <= tensors.size().
+// Writes the files under temporary names and renames them when all are complete, so that an incomplete model never has
+// its final name. If writing fails, throws Error(io) and leaves no file. `metadata` has all keys except those of
+// shards. 1 <= shards <= tensors.size().
 void write_model(const std::vector<std::filesystem::path> &paths, const gguf_context *metadata,
                  const std::vector<Tensor> &tensors, const Generate &generate);
 

@@ -1,4 +1,4 @@
-// program.h — what the programs that write models have in common: flags, exit codes, the description of the model.
+// program.h — common code of the programs that write models: flags, exit codes, the description of the model.
 #pragma once
 
 #include "architectures.h"
@@ -14,7 +14,7 @@
 
 namespace larder::make_model {
 
-// A size that was not given on the command line.
+// Marks a size that is not given on the command line.
 inline constexpr uint32_t by_default = std::numeric_limits<uint32_t>::max();
 
 inline constexpr Shape nothing_given = {by_default, by_default, by_default, by_default, by_default, by_default,
@@ -22,22 +22,22 @@ inline constexpr Shape nothing_given = {by_default, by_default, by_default, by_d
 
 void add_shape_options(CLI::App &app, Shape &given);
 
-// `defaults`, but for what was given.
+// `defaults`, overridden by the given sizes.
 Shape chosen_shape(const Shape &given, const Shape &defaults);
 
-// All keys but those of the vocabulary.
+// Writes all keys except those of the vocabulary.
 void write_description(gguf_context *metadata, const Architecture &architecture, const Shape &shape,
                        const Quant &quant);
 
-// The model's tensors with the types that the quantisation gives them. `metadata` has everything.
+// The model's tensors with their types in this quantisation. `metadata` must be complete.
 std::vector<Tensor> typed_tensors(const gguf_context *metadata, const Architecture &architecture, const Shape &shape,
                                   const Quant &quant);
 
-// One line: what was written, and how much of it is routed experts.
+// Prints one line: the model, its size, and the size of its routed experts.
 void print_summary(const std::filesystem::path &path, const Architecture &architecture, const Quant &quant,
                    const std::vector<Tensor> &tensors);
 
-// Parses the command line, runs, reports errors in one line; returns the exit code.
+// Parses the command line, calls `run`, and reports errors in one line. Returns the exit code.
 int run_program(CLI::App &app, int argc, char **argv, const std::function<void()> &run);
 
 } // namespace larder::make_model

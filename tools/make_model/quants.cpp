@@ -55,7 +55,7 @@ uint32_t layer_of(std::string_view tensor) {
     return layer;
 }
 
-// What llama.cpp's own quantiser leaves alone: vectors, biases, the router, and convolutions.
+// Tensors that llama.cpp's own quantiser does not quantise: vectors, biases, the router, and convolutions.
 bool stays_f32(std::string_view tensor, const std::array<int64_t, GGML_MAX_DIMS> &extent) {
     const bool vector = extent[1] == 1 && extent[2] == 1 && extent[3] == 1;
     return vector || tensor.ends_with(".bias") || tensor.ends_with(".ffn_gate_inp.weight") ||

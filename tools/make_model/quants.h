@@ -1,4 +1,4 @@
-// quants.h — which ggml type each tensor gets in which quantisation.
+// quants.h — the ggml type of each tensor in each quantisation.
 #pragma once
 
 #include <ggml.h>
@@ -25,7 +25,7 @@ std::span<const Quant> quants();
 // Throws Error(usage) that lists the known names.
 const Quant &find_quant(std::string_view name);
 
-// The type of a tensor; falls back to one with smaller blocks where a row does not divide into blocks.
+// The type of a tensor. If a row is not a multiple of the block size, a type with smaller blocks is used.
 ggml_type tensor_type(const Quant &quant, std::string_view tensor, const std::array<int64_t, GGML_MAX_DIMS> &extent);
 
 } // namespace larder::make_model

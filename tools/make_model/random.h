@@ -1,4 +1,4 @@
-// random.h — random numbers that are the same on every machine and with every standard library.
+// random.h — random numbers that are equal on every machine and with every standard library.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Distribution {
 class Random {
   public:
     explicit Random(uint64_t seed) : state_(seed) {}
-    // A stream of its own for each name.
+    // An independent stream for each name.
     Random(uint64_t seed, std::string_view name);
 
     uint64_t next() {
@@ -26,16 +26,16 @@ class Random {
         return x ^ (x >> 31);
     }
 
-    // Below `end`, which is less than 2^32.
+    // A number below `end`; `end` must be less than 2^32.
     uint64_t below(uint64_t end) { return ((next() >> 32) * end) >> 32; }
 
-    // Nearly normal: the sum of four uniform numbers. Never further than 3.47 standard deviations from the mean.
+    // Approximately normal: the sum of four uniform numbers. At most 3.47 standard deviations from the mean.
     float normal(Distribution distribution) {
         const uint64_t bits = next();
         const auto sum = static_cast<int32_t>((bits & 0xffff) + ((bits >> 16) & 0xffff) + ((bits >> 32) & 0xffff) +
                                               ((bits >> 48) & 0xffff));
         constexpr int32_t middle = 2 * 0xffff;
-        constexpr float unit = 1.7320508F / 65536.0F; // four uniform numbers of [0, 1] have the variance 1/3
+        constexpr float unit = 1.7320508F / 65536.0F; // the sum of four uniform numbers in [0, 1] has the variance 1/3
         return distribution.mean + distribution.stddev * unit * static_cast<float>(sum - middle);
     }
 

@@ -16,8 +16,9 @@
 namespace larder::make_model {
 namespace {
 
-// A buffer type whose buffers have addresses but no memory, so that a model of any size can be built to be looked at.
-// Nothing reads or writes its tensors: the callback that would fill them only notes their names and shapes.
+// A buffer type whose buffers have addresses but no memory, so that a model of any size can be built to list its
+// tensors. Nothing reads or writes these tensors: the callback that would fill them only records their names and
+// shapes.
 ggml_backend_buffer_type_t hollow_buffer_type() {
     constexpr size_t alignment = 64;
     static ggml_backend_buffer_type type = {
@@ -27,7 +28,7 @@ ggml_backend_buffer_type_t hollow_buffer_type() {
                 [](ggml_backend_buffer_type_t self, size_t size) {
                     ggml_backend_buffer_i iface = {};
                     iface.get_base = [](ggml_backend_buffer_t) -> void * {
-                        alignas(alignment) static char base; // aligned and not null, which is all ggml asks
+                        alignas(alignment) static char base; // ggml only requires an aligned address that is not null
                         return &base;
                     };
                     return ggml_backend_buffer_init(self, iface, nullptr, size);
@@ -43,7 +44,7 @@ ggml_backend_buffer_type_t hollow_buffer_type() {
     return &type;
 }
 
-// Keeps llama.cpp's log off the terminal and remembers its last error, as long as it lives.
+// Keeps llama.cpp's log off the terminal and records its first error, as long as the object exists.
 class ErrorLog {
   public:
     ErrorLog() {
@@ -54,7 +55,7 @@ class ErrorLog {
     ErrorLog(const ErrorLog &) = delete;
     ErrorLog &operator=(const ErrorLog &) = delete;
 
-    // The first error since the last clear(): what comes after it only says that loading failed.
+    // The first error since the last clear(). Later lines only report that loading failed.
     [[nodiscard]] const std::string &first() const { return first_; }
     void clear() { first_.clear(); }
 
@@ -74,7 +75,7 @@ class ErrorLog {
     void *previous_data_ = nullptr;
 };
 
-// A tensor that is used twice (token embeddings that are the output matrix too) may come twice, but is one in a file.
+// A tensor with two uses (tied token embeddings) may be reported twice, but is stored once.
 void note_tensor(ggml_tensor *tensor, void *data) {
     auto &tensors = *static_cast<std::vector<TensorShape> *>(data);
     if (std::ranges::find(tensors, tensor->name, &TensorShape::name) == tensors.end()) {
@@ -93,8 +94,8 @@ void declare_tensor(gguf_context *metadata, const std::string &name) {
     gguf_add_tensor(metadata, &tensor);
 }
 
-// The tensors, or nothing if llama.cpp refuses. llama.cpp takes shapes from the architecture, never from the metadata,
-// of which it looks only at names and at how many there are: `fillers` are names that no architecture has.
+// The tensors, or nullopt if llama.cpp refuses. llama.cpp takes shapes from the architecture. From the metadata it uses
+// only the names and the number of tensors; `fillers` is the number of names to add that no architecture has.
 std::optional<std::vector<TensorShape>> try_to_build(const gguf_context *metadata,
                                                      const std::vector<std::string> &optional, int fillers) {
     const gguf_context_ptr trial(gguf_init_empty());
@@ -120,7 +121,7 @@ std::optional<std::vector<TensorShape>> try_to_build(const gguf_context *metadat
     return tensors;
 }
 
-// Reads "... too many tensors created; expected 3, got 51".
+// Parses the number of tensors from "... too many tensors created; expected 3, got 51".
 std::optional<int> created_count(std::string_view message) {
     constexpr std::string_view before = ", got ";
     const size_t at = message.rfind(before);
@@ -137,8 +138,8 @@ std::optional<int> created_count(std::string_view message) {
 
 std::vector<TensorShape> list_tensors(const gguf_context *metadata, const std::vector<std::string> &optional) {
     ErrorLog log;
-    // llama.cpp builds a model only if the metadata has as many tensors as the model, and names the number otherwise.
-    // So the first attempt asks for the number and the second gets the list.
+    // llama.cpp builds a model only if the metadata has as many tensors as the model; otherwise its error contains the
+    // number. So the first attempt gets the number and the second gets the list.
     auto tensors = try_to_build(metadata, optional, 0);
     if (!tensors) {
         const auto count = created_count(log.first());

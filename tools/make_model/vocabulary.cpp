@@ -43,7 +43,7 @@ void write_strings(gguf_context *metadata, const char *key, const std::vector<st
     gguf_set_arr_str(metadata, key, pointers.data(), pointers.size());
 }
 
-// The merges both of whose parts and whose result are tokens, in their order.
+// The merges whose parts and result are tokens, in their original order.
 std::vector<std::string> merges_among(const std::vector<std::string> &tokens, const std::vector<std::string> &merges) {
     const std::unordered_set<std::string_view> known(tokens.begin(), tokens.end());
     std::vector<std::string> kept;
@@ -69,7 +69,7 @@ void write_vocabulary(gguf_context *metadata, uint32_t size) {
         throw Error(ErrorKind::io, fmt::format("cannot read the vocabulary {}", LARDER_VOCAB_GGUF),
                     "configure the build again, which fetches llama.cpp");
     }
-    // GPT-2 numbers its tokens in the order of the merges that make them, its end of text last.
+    // GPT-2 numbers its tokens in the order of the merges that create them; its end of text is last.
     std::vector<std::string> tokens = read_strings(file.get(), "tokenizer.ggml.tokens");
     tokens.pop_back();
     tokens.resize(std::min<size_t>(tokens.size(), size - special_count));

@@ -9,9 +9,9 @@
 namespace larder::make_model {
 namespace {
 
-constexpr size_t piece_elements = size_t{1} << 20; // of what goes to the sink at once
+constexpr size_t piece_elements = size_t{1} << 20; // elements that the sink gets at once
 constexpr size_t pool_elements = size_t{1} << 18;
-constexpr size_t pool_elements_slow = size_t{1} << 17; // of types that quantise by searching a codebook
+constexpr size_t pool_elements_slow = size_t{1} << 17; // for types that are quantised by searching a codebook
 constexpr size_t direct_elements_max = size_t{1} << 19;
 
 size_t pool_size(ggml_type type) {
@@ -20,14 +20,14 @@ size_t pool_size(ggml_type type) {
     return slow ? pool_elements_slow : pool_elements;
 }
 
-// Some types only quantise with a measure of importance for each column; here every column matters alike.
+// Some types can only be quantised with an importance for each column. All columns get the same.
 std::vector<float> importance(ggml_type type, size_t row) {
     return ggml_quantize_requires_imatrix(type) ? std::vector<float>(row, 1.0F) : std::vector<float>();
 }
 
 } // namespace
 
-// What the name says about a vector's or a small tensor's values; matrices follow below.
+// Distributions for vectors and small tensors, by name. Matrices are handled at the end.
 Distribution full_strength(const TensorShape &tensor, bool small_embedding) {
     const std::string_view name = tensor.name;
     const auto row = static_cast<float>(tensor.extent[0]);
@@ -37,13 +37,13 @@ Distribution full_strength(const TensorShape &tensor, bool small_embedding) {
         return {1.0F, 0.1F};
     }
     if (ends(".ssm_a")) {
-        return {-2.0F, 0.5F}; // a state decays: always negative, for numbers stay within 3.47 deviations
+        return {-2.0F, 0.5F}; // a state decays: always negative, because values stay within 3.47 deviations
     }
     if (ends(".ssm_dt.bias")) {
-        return {-2.5F, 0.5F}; // softplus of it is the step, about 0.1
+        return {-2.5F, 0.5F}; // its softplus is the step, about 0.1
     }
     if (ends(".ffn_gate_inp.scale")) {
-        return {std::sqrt(row), 0.1F * std::sqrt(row)}; // undoes a division by the root of the row's length
+        return {std::sqrt(row), 0.1F * std::sqrt(row)}; // reverses a division by the square root of the row's length
     }
     if (ends(".scale") || ends(".layer_output_scale.weight")) {
         return {1.0F, 0.1F};
@@ -60,8 +60,8 @@ Distribution full_strength(const TensorShape &tensor, bool small_embedding) {
     if (name == "token_embd.weight") {
         return {0.0F, small_embedding ? 1.0F / std::sqrt(row) : 1.0F};
     }
-    // A matrix that keeps the size of what it multiplies. The router is stronger, so that its choice is decided and
-    // differs by token; so are the experts' outputs, so that a wrong expert shows.
+    // A matrix that preserves the magnitude of its input. The router has a higher gain, so that its choice is clear and
+    // differs by token. The outputs of the experts have one too, so that a wrong expert changes the result visibly.
     float gain = 1.0F;
     if (ends(".ffn_gate_inp.weight")) {
         gain = 3.0F;
@@ -103,7 +103,7 @@ size_t Tensor::bytes() const {
 void Weights::generate(const Tensor &tensor, const Sink &sink) {
     const Distribution distribution = distribution_of_(tensor.shape);
     const Random random(seed_, tensor.shape.name);
-    // Rows of few blocks from the pool are often equal, which does no harm unless it makes one token of two.
+    // Rows of few blocks from the pool are often equal. This is only a problem where it makes two tokens equal.
     const bool row_is_token = tensor.shape.name == "token_embd.weight" || tensor.shape.name == "output.weight";
     const bool rows_differ = !row_is_token || tensor.shape.extent[0] >= 4 * ggml_blck_size(tensor.type);
     const bool large = tensor.elements() > direct_elements_max && rows_differ;
@@ -132,7 +132,7 @@ void Weights::generate_directly(const Tensor &tensor, Distribution distribution,
 void Weights::generate_from_pool(const Tensor &tensor, Distribution distribution, Random random, const Sink &sink) {
     const auto row = static_cast<size_t>(tensor.shape.extent[0]);
     const auto block = static_cast<size_t>(ggml_blck_size(tensor.type));
-    const size_t wide = std::max<size_t>(block, 64); // less bookkeeping for types with small blocks
+    const size_t wide = std::max<size_t>(block, 64); // larger chunks for types with small blocks, to copy fewer of them
     const Pool &source = pool(tensor.type, row % wide == 0 ? wide : block, distribution);
     const size_t pool_chunks = source.chunks.size() / source.chunk_bytes;
 

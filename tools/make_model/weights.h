@@ -1,4 +1,4 @@
-// weights.h — random weights, of which tools write as many as they like at the disk's speed.
+// weights.h — random weights, generated in any amount at the speed of the disk.
 #pragma once
 
 #include "random.h"
@@ -25,15 +25,15 @@ struct Tensor {
 
 using Sink = std::function<void(std::span<const std::byte>)>;
 
-// Weights at full strength: every expert matters to the logits, and the logits stay finite.
-// `small_embedding`: see Architecture.
+// A distribution with which every expert affects the logits and the logits stay finite. `small_embedding`: see
+// Architecture.
 Distribution full_strength(const TensorShape &tensor, bool small_embedding);
 
-// Values to blocks of `type`, in rows of `row` values. `bytes` is replaced.
+// Quantises `values` to blocks of `type`, in rows of `row` values. Replaces `bytes`.
 void quantize(ggml_type type, std::span<const float> values, size_t row, std::vector<std::byte> &bytes);
 
-// Makes the bytes of tensors, equal for equal seeds. Quantising is slow, so large tensors are made of blocks drawn from
-// a pool that was quantised once for each type and scale; small ones get weights of their own.
+// Generates the bytes of tensors; equal seeds give equal bytes. Quantising is slow, so large tensors consist of blocks
+// drawn from a pool that is quantised once for each type and scale. Small tensors get individual weights.
 class Weights {
   public:
     using DistributionOf = std::function<Distribution(const TensorShape &)>;
@@ -41,7 +41,7 @@ class Weights {
     Weights(uint64_t seed, DistributionOf distribution_of)
         : seed_(seed), distribution_of_(std::move(distribution_of)) {}
 
-    // Hands the tensor's bytes to `sink`, in order and in pieces of bounded size.
+    // Passes the tensor's bytes to `sink`, in order and in pieces of bounded size.
     void generate(const Tensor &tensor, const Sink &sink);
 
   private:

@@ -18,7 +18,8 @@ bool is_prime(uint32_t number) {
     return number >= 2;
 }
 
-// The order of the factor that is not a power of two, or 1 if there is none.
+// The order of the factor that is not a power of two, 1 if there is none; nullopt if no matrix of this order can be
+// made.
 std::optional<uint32_t> odd_core(uint32_t order) {
     if (order == 0 || order > 65536) {
         return std::nullopt;
@@ -65,7 +66,8 @@ std::vector<int8_t> paley(uint32_t order) {
 
 bool Hadamard::has(uint32_t order) { return odd_core(order).has_value(); }
 
-// The Kronecker product of the core and Sylvester's matrix, whose entry (i, j) is the parity of the bits i and j share.
+// The Kronecker product of the core and Sylvester's matrix. The sign of entry (i, j) of the latter is the parity of the
+// common bits of i and j.
 Hadamard::Hadamard(uint32_t order, uint32_t rows) : order_(order), signs_(size_t{order} * rows) {
     LARDER_CHECK(has(order) && rows <= order);
     const uint32_t core = *odd_core(order);

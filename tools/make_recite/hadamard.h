@@ -1,4 +1,4 @@
-// hadamard.h — rows of +1 and −1 that are orthogonal to each other exactly.
+// hadamard.h — exactly orthogonal rows of +1 and −1.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@ namespace larder::make_recite {
 
 class Hadamard {
   public:
-    // Whether there is a matrix of this order here: a power of two, or one times q + 1 for a prime q = 3 modulo 4
-    // (12, 20, 24, 28, 1536, 2560, 2880, …).
+    // Whether a matrix of this order can be made: a power of two, or a power of two times q + 1 for a prime q = 3
+    // modulo 4 (12, 20, 24, 28, 1536, 2560, 2880, …).
     static bool has(uint32_t order);
 
-    // The first `rows` rows of a matrix that has().
+    // The first `rows` rows of a matrix. Requires has(order).
     Hadamard(uint32_t order, uint32_t rows);
 
     [[nodiscard]] uint32_t rows() const { return static_cast<uint32_t>(signs_.size() / order_); }

@@ -1,4 +1,4 @@
-// larder-make-recite: writes a model of real shape that routes as a trace says, for benchmarks.
+// larder-make-recite: writes a model of real shape that routes like a trace, for benchmarks.
 #include "gguf_writer.h"
 #include "presets.h"
 #include "program.h"
@@ -60,7 +60,7 @@ void add_options(CLI::App &app, Options &options) {
     app.add_option("--seed", options.seed, "Seed of the weights and of a made-up trace")->capture_default_str();
 }
 
-// One of the three numbers of --synthetic; `text` is left with the rest.
+// Parses one of the three numbers of --synthetic, and removes it from `text`.
 template <typename Number> Number take_number(std::string_view &text, char end) {
     const size_t length = std::min(text.find(end), text.size());
     Number value{};

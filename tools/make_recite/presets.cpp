@@ -29,7 +29,7 @@ constexpr std::array table = {
            {32, 32, 4, 1536, 768, 12, 151'936, 32'768, 2, 128, 0}},
 };
 
-// Those whose router sees the residual stream or its RMS norm, and nothing else.
+// Architectures whose router uses only the residual stream or its RMS norm.
 constexpr std::array<std::string_view, 3> reciters = {"qwen3moe", "qwen35moe", "smallthinker"};
 
 } // namespace

@@ -1,4 +1,4 @@
-// presets.h — shapes of models that people run, for --shape.
+// presets.h — shapes of models in common use, for --shape.
 #pragma once
 
 #include "architectures.h"
@@ -20,7 +20,7 @@ std::span<const Preset> presets();
 // Throws Error(usage) that lists the known names.
 const Preset &find_preset(std::string_view name);
 
-// The architecture, if its models can recite; else throws Error(usage) that lists those that can.
+// The architecture, if its models can recite. Otherwise throws Error(usage) that lists those that can.
 const make_model::Architecture &find_reciter(std::string_view name);
 
 } // namespace larder::make_recite

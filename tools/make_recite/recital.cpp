@@ -16,15 +16,16 @@ using make_model::Sink;
 using make_model::Tensor;
 using make_model::TensorShape;
 
-// The router's logits of the chosen experts fall from here towards 1; those of the others are 0. Sigmoid and softmax
-// both tell them well apart, and they are of the size that trained routers have.
+// The router's logits of the chosen experts fall from this value towards 1; the logits of the others are 0. Both
+// sigmoid and softmax separate them clearly, and trained routers have logits of this magnitude.
 constexpr float router_logit_max = 4.0F;
 
-// The logit of the next token. Those of the others are within a few units of 0, so that sampling follows the walk too.
+// The logit of the next token. The logits of the others are within a few units of 0, so that sampling follows the trace
+// too.
 constexpr float output_logit = 32.0F;
 
-// How much a matrix scales what it multiplies. Products of these keep a layer's contribution near 1e-4 of the residual
-// stream; a single matrix as small as that would lose its scales in the halves of a quantised block.
+// The gain of a matrix. Products of these gains keep the contribution of a layer near 1e-4 of the residual stream. A
+// single matrix with such a gain would lose precision, because a quantised block stores its scales in half precision.
 float gain_of(std::string_view name) {
     const auto has = [name](std::string_view part) { return name.find(part) != std::string_view::npos; };
     if (has("_exps.") || has("_shexp.")) {
@@ -60,7 +61,7 @@ uint32_t layer_of(std::string_view name) {
 } // namespace
 
 ggml_type embedding_type(ggml_type wanted) {
-    // Blocks of Q4_0 reach from −8 to 7 times their scale.
+    // Q4_0 represents −8 to 7 times the scale of a block.
     return wanted == GGML_TYPE_Q4_0 ? GGML_TYPE_Q8_0 : wanted;
 }
 
@@ -80,8 +81,8 @@ void Recital::generate(const Tensor &tensor, const Sink &sink) {
     }
 }
 
-// Tokens beyond the trace are given its rows again, so that any text routes as some part of the trace did, and the walk
-// goes on from there.
+// Tokens beyond the trace repeat its rows, so that any text routes like a part of the trace, and decode continues from
+// there.
 void Recital::embedding(const Tensor &tensor, const Sink &sink) {
     const uint32_t tokens = routing_.tokens();
     const std::vector<float> values(rows_.row(0), rows_.row(0) + size_t{tokens} * rows_.order());
@@ -95,7 +96,7 @@ void Recital::embedding(const Tensor &tensor, const Sink &sink) {
     }
 }
 
-// Row t + 1 answers to row t of the embedding; rows beyond the trace are there for their cost.
+// Row t + 1 matches row t of the embedding. Rows beyond the trace only cost time.
 void Recital::output(const Tensor &tensor, const Sink &sink) {
     const uint32_t tokens = routing_.tokens();
     const float scale = output_logit / static_cast<float>(rows_.order());

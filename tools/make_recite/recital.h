@@ -1,9 +1,9 @@
-// recital.h — weights with which a model walks a trace.
+// recital.h — weights with which a model follows a trace.
 //
 // The embedding of token t is row t of a Hadamard matrix. Attention and experts add so little to it that the residual
-// stream stays that row, whatever the layer; RMS norms leave it alone. A layer's router is Σ logits(t) ⊗ row t / d, so
-// that row t yields just logits(t), in which the recorded experts lead in the recorded order. The output matrix maps
-// row t to token t + 1, and the last to the first.
+// stream stays equal to that row in every layer; RMS norms do not change it. The router of a layer is Σ logits(t) ⊗ row
+// t / d. So row t yields exactly logits(t), in which the recorded experts are the highest, in the recorded order. The
+// output matrix maps row t to token t + 1, and the last row to the first token.
 #pragma once
 
 #include "hadamard.h"
@@ -18,7 +18,7 @@ class Recital {
   public:
     Recital(uint64_t seed, const Routing &routing, uint32_t embd);
 
-    // Hands the tensor's bytes to `sink`, in order and in pieces of some MiB at most.
+    // Passes the tensor's bytes to `sink`, in order and in pieces of at most some MiB.
     void generate(const make_model::Tensor &tensor, const make_model::Sink &sink);
 
   private:
@@ -31,7 +31,7 @@ class Recital {
     make_model::Weights random_;
 };
 
-// The type in which the embedding's ±1 stay what they are.
+// A type in which the embedding's values of ±1 are exact.
 ggml_type embedding_type(ggml_type wanted);
 
 } // namespace larder::make_recite

@@ -15,7 +15,7 @@ Routing fold(const RoutingTrace &trace, const make_model::Shape &shape) {
     routing.experts_.reserve(size_t{routing.tokens_} * shape.layers * shape.top_k);
     std::vector<int32_t> chosen;
     for (uint32_t token = 0; token < routing.tokens_; token++) {
-        std::vector<int32_t> before; // the layer before, for what was not recorded
+        std::vector<int32_t> before; // the previous layer, for experts that were not recorded
         for (uint32_t layer = 0; layer < shape.layers; layer++) {
             const size_t first = size_t{layer % trace.n_layer} * trace.top_k;
             chosen.clear();

@@ -1,4 +1,4 @@
-// routing.h — a trace folded to the sizes of a model.
+// routing.h — a trace adapted to the sizes of a model.
 #pragma once
 
 #include "architectures.h"
@@ -10,7 +10,7 @@
 
 namespace larder::make_recite {
 
-// How fold() does it, for --help.
+// The rules of fold(), for --help.
 inline constexpr const char *fold_rules =
     "A trace of other sizes than the model is folded. Layers beyond the model's are dropped; a shallower trace begins "
     "again. Ids are taken modulo the experts; an id that is then taken already moves on to the next free one. Choices "
@@ -19,7 +19,7 @@ inline constexpr const char *fold_rules =
 
 class Routing {
   public:
-    // The experts of a token in a layer of the model, distinct, in the router's order.
+    // The experts of a token in a layer of the model: distinct, in the router's order.
     [[nodiscard]] std::span<const int32_t> experts(uint32_t token, uint32_t layer) const {
         return std::span(experts_).subspan((size_t{token} * layers_ + layer) * top_k_, top_k_);
     }

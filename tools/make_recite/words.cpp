@@ -12,9 +12,9 @@ namespace larder::make_recite {
 
 namespace {
 
-constexpr const char *space = "\xe2\x96\x81"; // what stands for a space in SentencePiece
+constexpr const char *space = "\xe2\x96\x81"; // represents a space in SentencePiece
 
-// A chat has no marks of its own, so that "t0 t1 t2" as a message is the same tokens as alone.
+// A chat has no special tokens, so that the message "t0 t1 t2" has the same tokens as the plain text.
 constexpr const char *chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}";
 
 class TokenList {
@@ -22,7 +22,7 @@ class TokenList {
     uint32_t add(std::string text, llama_token_type type) {
         texts_.push_back(std::move(text));
         types_.push_back(type);
-        // Pairs of pieces join by score. No two joins ever compete for a piece, so that any score does.
+        // Pairs of pieces are joined by score. Two joins never compete for a piece, so any score works.
         scores_.push_back(0.0F);
         return static_cast<uint32_t>(texts_.size() - 1);
     }
@@ -53,7 +53,7 @@ void write_words(gguf_context *metadata, uint32_t words, uint32_t size) {
     for (uint32_t word = 0; word < words; word++) {
         tokens.add(fmt::format("{}t{}", space, word), LLAMA_TOKEN_TYPE_NORMAL);
     }
-    // A word grows from its left end: the space and the letter, then digit by digit through shorter words.
+    // A word is joined from the left: the space and the letter, then one digit after the other through shorter words.
     tokens.add(space, LLAMA_TOKEN_TYPE_NORMAL);
     tokens.add(fmt::format("{}t", space), LLAMA_TOKEN_TYPE_NORMAL);
     for (int byte = 0; byte < 256; byte++) {

@@ -20,7 +20,7 @@ class Shape:
     experts: int = 32
     top_k: int = 4
     expert_ff: int = 32
-    context: int = 256  # that it is trained on
+    context: int = 256  # tokens, in training
     rope_base: float = 10000.0
     rms_eps: float = 1e-6
 
@@ -87,7 +87,7 @@ class Experts(nn.Module):
         super().__init__()
         self.shape = shape
         self.router = matrix(shape.experts, shape.embedding)
-        # The rows of a token's top-k are a narrow matrix each: the usual 0.02 would leave their outputs tiny.
+        # Each expert is a narrow matrix. The usual 0.02 would make its outputs very small.
         self.gate = matrix(shape.experts, shape.expert_ff, shape.embedding, scale=0.04)
         self.up = matrix(shape.experts, shape.expert_ff, shape.embedding, scale=0.04)
         self.down = matrix(shape.experts, shape.embedding, shape.expert_ff, scale=0.04)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 
-# GPT-2's pattern for text that is ASCII (Python's re does not know \p{L}).
+# GPT-2's pattern for ASCII text (Python's re does not support \p{L}).
 WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+")
 
 END_OF_TEXT = "<|endoftext|>"

@@ -155,7 +155,7 @@ def main() -> None:
         "tokens": step * args.batch * model.shape.context,
         "held_out_loss": loss,
         "held_out_perplexity": math.exp(loss),
-        "least_used_expert": share.min().item() * model.shape.experts,  # 1: its fair share
+        "least_used_expert": share.min().item() * model.shape.experts,  # 1: an equal share
         "most_used_expert": share.max().item() * model.shape.experts,
         "samples": [sample(model, words, prompt, 80) for prompt in ("And God said", "The king", "Blessed is")],
     }

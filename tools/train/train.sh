@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Trains the small model that ships with larder and writes it as a GGUF. models/README.md says what came of it.
+# Trains the small model that ships with larder and writes it as a GGUF. models/README.md describes the result.
 #
 #   tools/train/train.sh [--out FILE] [--work DIR] [OPTIONS OF train.py]
 #
-# --out   the GGUF (default models/kjv-moe-32x4.q8_0.gguf)
-#         and then put its checksum into models/SHA256SUMS, as the tests compare it
-# --work  vocabulary, checkpoints and report; training goes on from there (default ${XDG_CACHE_HOME:-~/.cache}/larder/train)
+# --out   the GGUF (default models/kjv-moe-32x4.q8_0.gguf).
+#         Its checksum must be copied to models/SHA256SUMS, because the tests compare it.
+# --work  folder for vocabulary, checkpoints and report; an interrupted training continues from it
+#         (default ${XDG_CACHE_HOME:-~/.cache}/larder/train)
 #
-# Needs Debian's python3-torch, python3-numpy, python3-yaml, libopenblas0-pthread and bible-kjv, and installs them if it may. The vocabulary and
-# the text are always the same; the weights as far as the processor and the number of threads (OMP_NUM_THREADS) are.
+# Needs Debian's python3-torch, python3-numpy, python3-yaml, libopenblas0-pthread and bible-kjv; as root it installs
+# them. The vocabulary and the text are always the same. The weights are the same for the same processor and the same
+# number of threads (OMP_NUM_THREADS).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 out="$root/models/kjv-moe-32x4.q8_0.gguf"
@@ -38,7 +40,8 @@ fi
 mkdir -p "$work" "$(dirname "$out")"
 [ ! -d "$out" ] || { echo "error: --out $out is a folder" >&2 && exit 2; }
 
-# llama.cpp's own GGUF writer, out of the package that larder is built from. It comes first: it would be a pity to miss it in the end.
+# llama.cpp's GGUF writer, from the package that larder is built from. Fetched first, so that a failure shows before the
+# long training.
 if [ ! -d "$work/gguf-py" ]; then
     "$root/scripts/llama.sh" >/dev/null
     unpacked=$(mktemp -d "$work/unpack.XXXXXX")
@@ -49,7 +52,7 @@ if [ ! -d "$work/gguf-py" ]; then
     mv "$unpacked/gguf-py" "$work/gguf-py"
 fi
 
-# One verse a line, without its number; an empty line between chapters.
+# One verse per line without its number; an empty line between chapters.
 if [ ! -s "$work/text.txt" ]; then
     bible -f gen1:1-rev22:21 | awk '
         { chapter = $1; sub(/:.*/, "", chapter) }
@@ -57,7 +60,7 @@ if [ ! -s "$work/text.txt" ]; then
         { last = chapter; sub(/^[^ ]* /, ""); print }' >"$work/text.new"
     mv "$work/text.new" "$work/text.txt"
 fi
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1} # as the shipped model was trained
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1} # the settings of the shipped model
 PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$root/tools/train/train.py" --text "$work/text.txt" --out "$work" ${options[@]+"${options[@]}"}
 
 PYTHONPATH="$work/gguf-py" PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 "$root/tools/train/export.py" --checkpoint "$work" --out "$out"

@@ -1,7 +1,7 @@
-// chart.h — line charts as SVG text, for curves that commands print as tables too.
+// chart.h — line charts as SVG text, for curves that commands also print as tables.
 //
-// One self-contained SVG: no scripts, no fonts, no colours that vanish on a dark page. Axes begin at zero unless told
-// otherwise and carry round ticks.
+// The SVG is self-contained: no scripts, no fonts, and colours that are visible on light and dark pages. Axes include
+// zero and have round ticks.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace larder {
 
 struct ChartSeries {
     std::string name;
-    std::vector<std::pair<double, double>> points; // x, y; by rising x
+    std::vector<std::pair<double, double>> points; // x, y; by ascending x
 };
 
 struct Chart {

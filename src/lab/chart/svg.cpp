@@ -14,12 +14,12 @@ namespace {
 constexpr double width = 720;
 constexpr double height = 440;
 constexpr double left = 70;
-constexpr double right = 160; // room for the names of the series
+constexpr double right = 160; // space for the names of the series
 constexpr double top = 44;
 constexpr double bottom = 56;
 constexpr int ticks_wanted = 6;
 
-// Of middling lightness, to be seen on white and on black.
+// Medium lightness: visible on white and on black.
 constexpr std::array<const char *, 6> colours = {"#3b82f6", "#e0662b", "#2a9d63", "#b14fc5", "#a8841a", "#d03a5c"};
 constexpr const char *ink = "#808080";
 
@@ -46,7 +46,7 @@ std::string escaped(const std::string &text) {
     return result;
 }
 
-// From zero, or from below it if there are such values, to a round end in round steps.
+// From zero, or from below zero if there are negative values, to a round end in round steps.
 struct Axis {
     double begin = 0;
     double end = 1;

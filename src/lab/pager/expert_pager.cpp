@@ -1,4 +1,4 @@
-// Which experts are cold, and the sweep that drops them.
+// Tracks the use of experts, and drops cold ones in sweeps.
 #include "base/check.h"
 #include "lab/pager/file_mapping.h"
 #include "lab/pager/pager.h"
@@ -39,22 +39,22 @@ uint64_t major_faults_now() {
 using Counter = std::atomic<uint64_t>;
 void count(Counter &counter, uint64_t n = 1) { counter.fetch_add(n, std::memory_order_relaxed); }
 
-struct Tensor { // one of a MoE layer's
+struct Tensor { // a tensor of a MoE layer
     const ExpertTensor *tensor = nullptr;
     void *const *data = nullptr;
 };
 
 struct Expert {
-    uint64_t used_token = 0;      // the latest token that was routed to it
-    uint64_t used_evaluation = 0; // the latest evaluation; 0: none
-    bool there = false;           // used and not dropped since
+    uint64_t used_token = 0;      // the last token that was routed to it
+    uint64_t used_evaluation = 0; // the last evaluation that used it; 0: none
+    bool there = false;           // used, and not dropped since
     bool dropped = false;         // at least once
 };
 
 struct MoeLayer {
     std::vector<Tensor> tensors;
     std::vector<Expert> experts;
-    uint64_t expert_bytes = 0; // of one expert's slices in bound tensors
+    uint64_t expert_bytes = 0; // bytes of one expert's slices in bound tensors
 };
 
 } // namespace
@@ -173,9 +173,9 @@ class ExpertPager::Impl {
     const FileMapping mapping_;
     const uint64_t faults_before_;
     std::vector<MoeLayer> moe_layers_;
-    uint64_t n_token_ = 0;     // evaluated before the evaluation under way
-    uint64_t n_token_now_ = 0; // of the evaluation under way, as far as it has been routed
-    uint64_t evaluation_ = 1;  // the one under way, or the next
+    uint64_t n_token_ = 0;     // tokens evaluated before the current evaluation
+    uint64_t n_token_now_ = 0; // tokens of the current evaluation, as far as they have been routed
+    uint64_t evaluation_ = 1;  // the current one, or the next between evaluations
     Counter expert_hits_{0};
     Counter expert_misses_{0};
     Counter sweeps_{0};

@@ -25,7 +25,7 @@ FileMapping::FileMapping(const std::vector<std::string> &paths)
                 throw Error::from_errno(errno, "cannot open " + path, "check the path and its permissions");
             }
             file.bytes = static_cast<uint64_t>(status.st_size);
-            // Not MAP_POPULATE, and no advice: the kernel reads what is touched, and what it likes around that.
+            // No MAP_POPULATE and no madvise(): the kernel reads the pages that are touched, with its usual read-ahead.
             void *begin =
                 file.bytes == 0 ? nullptr : ::mmap(nullptr, file.bytes, PROT_READ, MAP_SHARED, file.fd.get(), 0);
             if (begin == MAP_FAILED) {
@@ -78,7 +78,7 @@ uint64_t FileMapping::drop(const Extent &extent, const void *data, PageEvict how
     if (begin >= end || how == PageEvict::none) {
         return 0;
     }
-    // First out of the process: the page cache keeps what a process has mapped.
+    // The process's mapping first: the page cache keeps mapped pages.
     if (how != PageEvict::fadvise && ::madvise(file.begin + begin, end - begin, MADV_DONTNEED) != 0) {
         throw Error::from_errno(errno, fmt::format("{}: cannot drop pages of the mapping", file.path),
                                 "use --page-evict fadvise or none, or --residency arena");

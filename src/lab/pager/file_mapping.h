@@ -1,4 +1,4 @@
-// file_mapping.h — a model's files in the address space, and parts of them dropped from memory (private to pager).
+// file_mapping.h — maps a model's files, and drops parts of them from memory (private to pager).
 #pragma once
 
 #include "base/unique_fd.h"
@@ -13,7 +13,8 @@ namespace larder {
 
 class FileMapping {
   public:
-    // Throws Error(io). The files must not become shorter while this lives: who reads behind their end is killed.
+    // Throws Error(io). The files must not become shorter while the object exists: reading beyond their end kills the
+    // process.
     explicit FileMapping(const std::vector<std::string> &paths);
     ~FileMapping();
     FileMapping(const FileMapping &) = delete;
@@ -22,8 +23,9 @@ class FileMapping {
     [[nodiscard]] const char *address_of(const Extent &extent) const;
     [[nodiscard]] uint64_t bytes() const;
 
-    // Drops the whole pages inside `extent`, which somebody reads at `data`. Returns their bytes. Throws Error(engine),
-    // and has dropped nothing, if `data` is not where this mapping has the extent; Error(io) if the kernel refuses.
+    // Drops the whole pages inside `extent`, whose reader uses the address `data`. Returns their bytes. Throws
+    // Error(engine), and drops nothing, if `data` is not the address of the extent in this mapping; Error(io) if the
+    // kernel refuses.
     uint64_t drop(const Extent &extent, const void *data, PageEvict how) const;
 
   private:

@@ -1,16 +1,16 @@
-// pager.h — experts left in a mapping of their files, and cold ones dropped from it: the design that larder's arena
-// replaced, kept to be compared with (docs/residency.md).
+// pager.h — keeps experts in a mapping of their files and drops cold ones. larder's arena replaced this design; it is
+// kept for comparison (docs/residency.md).
 //
-// An ExpertPager maps a model's files, shared and read-only; nothing is read before somebody computes on it and the
-// kernel has to. It keeps book of when each expert was routed to. After every evaluation a sweep drops those that the
-// last `hot_tokens` tokens did not use: whole pages inside their slices, from the process (madvise), from the page
-// cache (fadvise), or both. What is dropped is read from the file again when it is used next, so nothing that is
-// computed changes. That holds for file mappings alone: dropped anonymous memory comes back as zeros. So each drop
-// first checks that the weights lie where the mapping has that very part of the file.
+// An ExpertPager maps a model's files, shared and read-only. The kernel reads a page when it is first used. The pager
+// records when each expert was last used. After every evaluation a sweep drops the experts that the last `hot_tokens`
+// tokens did not use: the whole pages inside their slices, from the process (madvise), from the page cache (fadvise),
+// or both. Dropped pages are read from the file again at their next use, so results do not change. This is true for
+// file mappings only: dropped anonymous memory is read as zeros. So each drop first checks that the weights are at the
+// address where the mapping has that part of the file.
 //
-// Threads: routed() on a compute thread while an evaluation runs; all else that is not const on the thread that
-// evaluates, between evaluations. stats() on any thread.
-// Errors: Error(io) for what cannot be mapped or dropped, Error(engine) for weights that are not in the mapping.
+// Threads: routed() on a compute thread during an evaluation. Other functions that are not const on the evaluating
+// thread, between evaluations. stats() on any thread.
+// Errors: Error(io) if a file cannot be mapped or dropped, Error(engine) if weights are not in the mapping.
 #pragma once
 
 #include "layout/layout.h"
@@ -25,14 +25,14 @@ namespace larder {
 
 enum class PageEvict {
     both,    // madvise, then fadvise
-    madvise, // MADV_DONTNEED: out of the process, not out of the page cache
-    fadvise, // POSIX_FADV_DONTNEED: out of the page cache; the kernel keeps pages that a process has mapped
+    madvise, // MADV_DONTNEED: drops pages from the process, not from the page cache
+    fadvise, // POSIX_FADV_DONTNEED: drops pages from the page cache, except mapped ones
     none,    // nothing is dropped
 };
 std::string_view to_string(PageEvict evict);
 
 struct PagerOptions {
-    uint32_t hot_tokens = 8; // an expert that one of the last so many tokens used stays
+    uint32_t hot_tokens = 8; // an expert that one of the last `hot_tokens` tokens used is kept
     PageEvict evict = PageEvict::both;
 };
 
@@ -41,7 +41,8 @@ struct RssSample {
     uint64_t rss_bytes = 0;
 };
 
-// An access is one routed expert of one layer in one evaluation; a hit was used before and not dropped since.
+// An access is one routed expert of one layer in one evaluation. It is a hit if the expert was used before and not
+// dropped since.
 struct PagerStats {
     PagerOptions options;
     uint64_t mapped_bytes = 0;
@@ -51,9 +52,9 @@ struct PagerStats {
     uint64_t experts_dropped = 0;
     uint64_t slices_dropped = 0;
     uint64_t bytes_dropped = 0; // whole pages
-    uint64_t bytes_reread = 0;  // of experts that were used again after they had been dropped
+    uint64_t bytes_reread = 0;  // of experts that were used again after a drop
     uint64_t major_faults = 0;  // of the process since the files were mapped: page faults that waited for a disk
-    std::vector<RssSample> rss; // after sweeps; few enough for a file, see rss_samples.h
+    std::vector<RssSample> rss; // after sweeps; bounded, see rss_samples.h
 };
 
 class ExpertPager {
@@ -64,18 +65,18 @@ class ExpertPager {
     ExpertPager(const ExpertPager &) = delete;
     ExpertPager &operator=(const ExpertPager &) = delete;
 
-    // Where the mapping has this tensor of the layout's expert_tensors. Valid as long as this.
+    // The address of this tensor (one of the layout's expert_tensors) in the mapping. Valid as long as this object.
     [[nodiscard]] const void *address_of(const ExpertTensor &tensor) const;
 
-    // `data` is where the engine keeps the address it multiplies this tensor from: looked at before each drop, and
-    // valid until the last end_evaluation(). Tensors that are not bound are not dropped.
+    // `data` points to the address from which llama.cpp multiplies with this tensor. It is read before each drop and
+    // must be valid until the last end_evaluation(). Tensors that are not bound are not dropped.
     void bind(const ExpertTensor &tensor, void *const *data);
 
-    // What the router chose for one MoE layer: experts[token * top_k + k], negative for none. A layer may be evaluated
-    // for the last tokens of an evaluation only.
+    // The choice of the router for one MoE layer: experts[token * top_k + k], negative for none. A layer may be
+    // evaluated for only the last tokens of an evaluation.
     void routed(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) noexcept;
 
-    // After an evaluation of `n_token` tokens, finished or not: the sweep.
+    // Sweeps. To be called after an evaluation of `n_token` tokens, even if it failed.
     void end_evaluation(uint32_t n_token);
 
     [[nodiscard]] PagerStats stats() const;

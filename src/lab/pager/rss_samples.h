@@ -1,7 +1,7 @@
-// rss_samples.h — the process's resident memory over time, in a bounded list (private to pager).
+// rss_samples.h — samples of the process's RSS over time, in a bounded list (private to pager).
 //
-// Every evaluation is sampled until the list is full. Then every second sample goes and only every second evaluation is
-// sampled, and so on: the samples stay evenly spaced over the whole run.
+// Every evaluation is sampled until the list is full. Then every second sample is removed and only every second
+// evaluation is sampled, and so on. So the samples stay evenly spaced over the whole run.
 #pragma once
 
 #include "lab/pager/pager.h"
@@ -16,7 +16,7 @@ class RssSamples {
   public:
     static constexpr size_t n_sample_max = 256;
 
-    // Asked once an evaluation: whether it is to be sampled.
+    // Whether the current evaluation is to be sampled. To be called once per evaluation.
     [[nodiscard]] bool due() { return n_asked_++ % stride_ == 0; }
     void add(const RssSample &sample);
     [[nodiscard]] const std::vector<RssSample> &samples() const { return samples_; }

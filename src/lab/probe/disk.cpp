@@ -1,4 +1,4 @@
-// The measurement of the disk: which samples are taken, and of which places.
+// Measures the disk: chooses samples and their positions in the files.
 #include "base/bytes.h"
 #include "base/error.h"
 #include "lab/probe/page_cache.h"
@@ -39,7 +39,7 @@ void check(const DiskProbe &wanted, const std::vector<uint64_t> &file_bytes) {
     }
 }
 
-// All samples of reads of one size.
+// Takes all samples for reads of one size.
 class SizeProbe {
   public:
     SizeProbe(const DiskProbe &wanted, Reader &reader, const PageCache &cache, uint64_t request_bytes)
@@ -61,7 +61,8 @@ class SizeProbe {
     }
 
   private:
-    // Bytes in the page cache of the first 0, 1, 2, … places. None from the first on that the kernel does not tell of.
+    // Bytes of the first 0, 1, 2, … places that are in the page cache. None from the first place on for which the
+    // kernel does not report it.
     [[nodiscard]] std::vector<std::optional<uint64_t>> cached_up_to(std::span<const WindowPlace> places) const {
         std::vector<std::optional<uint64_t>> sums(places.size() + 1);
         sums[0] = 0;
@@ -72,7 +73,7 @@ class SizeProbe {
         }
         return sums;
     }
-    // At most as many as there are windows: none is read twice.
+    // At most as many places as there are windows, so that no window is read twice.
     [[nodiscard]] std::vector<WindowPlace> next_places(uint32_t depth, bool random) const {
         const uint64_t wished = std::max<uint64_t>(depth, wanted_.bytes_per_sample / request_bytes_);
         const uint64_t first = random ? random_next_ : sequential_next_;

@@ -1,4 +1,4 @@
-// The measurement of memory: threads that read their share of a large array over and over.
+// Measures memory: threads read their share of a large array repeatedly.
 #include "base/bytes.h"
 #include "base/error.h"
 #include "lab/probe/probe.h"
@@ -31,7 +31,7 @@ class Array {
         if (data_ == MAP_FAILED) {
             throw Error::from_errno(errno, "no memory to measure its speed with", "make room");
         }
-        std::memset(data_, 1, bytes); // untouched pages are all one page of zeros
+        std::memset(data_, 1, bytes); // untouched pages would all be the same page of zeros
     }
     ~Array() { ::munmap(data_, bytes_); }
     Array(const Array &) = delete;
@@ -45,7 +45,7 @@ class Array {
     uint64_t bytes_;
 };
 
-// Independent sums, so that loads do not wait for one another.
+// Independent sums, so that loads do not wait for each other.
 uint64_t sum_of(std::span<const uint64_t> words) {
     constexpr size_t lanes = 32;
     std::array<uint64_t, lanes> sums{};
@@ -63,7 +63,7 @@ uint64_t sum_of(std::span<const uint64_t> words) {
 
 MemorySample measure(std::span<const uint64_t> words, uint32_t n_thread, double seconds) {
     std::latch ready(n_thread);
-    std::atomic<uint64_t> sink{0}; // what is summed is used, or the compiler would not sum it
+    std::atomic<uint64_t> sink{0}; // uses the sums, otherwise the compiler would remove them
     std::vector<double> rates(n_thread);
     std::vector<std::thread> threads;
     const size_t share = words.size() / n_thread;
@@ -86,7 +86,7 @@ MemorySample measure(std::span<const uint64_t> words, uint32_t n_thread, double 
         }
     } catch (const std::system_error &error) {
         failure = error.code().value();
-        ready.count_down(n_thread - static_cast<uint32_t>(threads.size())); // those that run do not wait for more
+        ready.count_down(n_thread - static_cast<uint32_t>(threads.size())); // counts down for the missing threads
     }
     std::ranges::for_each(threads, &std::thread::join);
     if (failure != 0) {

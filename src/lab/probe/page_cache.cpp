@@ -14,9 +14,9 @@ namespace larder {
 
 PageCache::PageCache(const std::vector<std::string> &paths) {
     for (const std::string &path : paths) {
-        fds_.emplace_back(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // does not wait for a pipe's writer
+        fds_.emplace_back(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // do not block on a pipe
         const int fd = fds_.back().get();
-        const off_t end = fd < 0 ? -1 : ::lseek(fd, 0, SEEK_END); // of a block device too
+        const off_t end = fd < 0 ? -1 : ::lseek(fd, 0, SEEK_END); // also for block devices
         if (end < 0) {
             throw cannot_open(path, errno);
         }
@@ -26,12 +26,12 @@ PageCache::PageCache(const std::vector<std::string> &paths) {
 
 void PageCache::write_back() const {
     for (const UniqueFd &fd : fds_) {
-        (void)::fdatasync(fd.get()); // not every file system has something to write
+        (void)::fdatasync(fd.get()); // some file systems have nothing to write back
     }
 }
 
 void PageCache::drop() const {
-    write_back(); // pages that are not written back cannot be dropped
+    write_back(); // dirty pages cannot be dropped
     for (size_t file = 0; file < fds_.size(); file++) {
         drop_cached(fds_[file].get(), 0, file_bytes_[file]);
     }

@@ -1,4 +1,4 @@
-// page_cache.h — the pages of the measured files in the page cache (private to probe).
+// page_cache.h — the page cache of the measured files (private to probe).
 #pragma once
 
 #include "base/unique_fd.h"
@@ -15,10 +15,10 @@ class PageCache {
     // Throws Error(io) if a file cannot be opened.
     explicit PageCache(const std::vector<std::string> &paths);
 
-    // Writes what has not been written to the disk yet, so that no measurement waits for it.
+    // Writes dirty pages to the disk, so that no measurement waits for it.
     void write_back() const;
     void drop() const;
-    // Bytes in whole pages. None where the kernel does not tell.
+    // In whole pages. None if the kernel does not report it.
     [[nodiscard]] std::optional<uint64_t> cached_bytes(uint32_t file, uint64_t offset, uint64_t bytes) const;
     [[nodiscard]] const std::vector<uint64_t> &file_bytes() const { return file_bytes_; }
 

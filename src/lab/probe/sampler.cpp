@@ -20,7 +20,7 @@ double us_between(Clock::time_point begin, Clock::time_point end) {
     return std::chrono::duration<double, std::micro>(end - begin).count();
 }
 
-// Page-aligned memory. Its pages are touched before the clock starts.
+// Page-aligned memory. Its pages are touched before the time measurement starts.
 class Buffers {
   public:
     explicit Buffers(uint64_t bytes) : bytes_(bytes) {
@@ -50,7 +50,7 @@ class Sample {
         }
         latencies_us_.reserve(places.size());
     }
-    // The reads write into memory_.
+    // Waits for all reads, because they write into memory_.
     ~Sample() {
         while (reader_.in_flight() > 0) {
             (void)reader_.poll(results_, std::chrono::milliseconds::max());
@@ -132,7 +132,7 @@ class Sample {
     std::vector<ReadRequest> requests_;
     std::vector<ReadResult> results_;
     std::vector<double> latencies_us_;
-    ReadResult failed_; // its tag is the number of the place
+    ReadResult failed_; // its tag is the index of the place
     size_t next_ = 0;
     Clock::time_point begin_;
     Clock::time_point end_; // of the latest results

@@ -18,9 +18,9 @@ struct SampleOptions {
     double seconds = 1.0;
 };
 
-// Reads `places` in order, `depth` at once, until all are read or the time is over. Reads in flight at that moment are
-// finished and count: DiskSample::n_request is the number of places read. Throws Error(io) naming the file of `paths`
-// and the offset when a read fails. No read is in flight when this returns or throws.
+// Reads `places` in order, `depth` at a time, until all are read or the time is over. Reads in flight at that moment
+// are completed and counted: DiskSample::n_request is the number of places read. Throws Error(io) with the file (from
+// `paths`) and the offset if a read fails. No read is in flight when this returns or throws.
 DiskSample take_sample(Reader &reader, const std::vector<std::string> &paths, std::span<const WindowPlace> places,
                        const SampleOptions &options);
 

@@ -38,8 +38,8 @@ WindowPlace Windows::sequential(uint64_t i) const {
     return {static_cast<uint32_t>(file), (i - first_[file]) * window_bytes_};
 }
 
-// A Feistel network permutes the numbers of an even number of bits; those that fall outside go round again, which is
-// a permutation of the rest and takes four rounds in the mean at most.
+// A Feistel network permutes the numbers with an even number of bits. Results outside the range are permuted again.
+// This is a permutation of the range and takes at most four rounds on average.
 uint64_t Windows::permuted(uint64_t i) const {
     LARDER_CHECK(i < count_);
     const uint64_t mask = (uint64_t{1} << half_bits_) - 1;

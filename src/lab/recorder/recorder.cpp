@@ -12,7 +12,7 @@ namespace larder {
 
 namespace {
 
-// The model's layer of each MoE layer that routes among the model's experts.
+// The layer numbers of the MoE layers that route among all of the model's experts.
 std::vector<uint32_t> traced_layers(const ModelLayout &layout) {
     std::vector<uint32_t> layers;
     int64_t moe_layer_last = -1;
@@ -63,7 +63,7 @@ void RouteRecorder::routed(uint32_t moe_layer, uint32_t top_k, std::span<const i
 }
 
 void RouteRecorder::step_done(bool decode) {
-    const std::vector<Ubatch> ubatches = std::exchange(ubatches_, {}); // also where writing them fails
+    const std::vector<Ubatch> ubatches = std::exchange(ubatches_, {}); // emptied even if writing fails
     if (std::exchange(out_of_memory_, false)) {
         throw Error(ErrorKind::io, "out of memory while recording the routes", "lower -b, or leave out --trace");
     }
@@ -81,7 +81,7 @@ void RouteRecorder::write(const Ubatch &ubatch, TracePhase phase) {
         TraceToken token{phase, std::vector<int32_t>(size_t{n_layer_} * top_k_, -1)};
         for (size_t l = 0; l < ubatch.layers.size(); l++) {
             const std::vector<int32_t> &experts = ubatch.layers[l].experts;
-            const size_t absent = choices - experts.size(); // of the tokens at the front
+            const size_t absent = choices - experts.size(); // choices missing for the first tokens
             if (first >= absent) {
                 std::copy_n(experts.begin() + static_cast<std::ptrdiff_t>(first - absent), top_k_,
                             token.experts.begin() + static_cast<std::ptrdiff_t>(l * top_k_));

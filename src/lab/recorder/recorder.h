@@ -1,8 +1,8 @@
-// recorder.h — collects what the router chose while a graph runs, and writes it token by token.
+// recorder.h — collects the router's choices while a graph runs, and writes them token by token.
 //
-// llama.cpp evaluates a batch in ubatches, and each layer of a ubatch for all of its tokens; a trace goes token by
-// token. The last layer of a prefill is evaluated only for tokens whose logits are wanted, the last of their ubatch:
-// the others get no expert there.
+// llama.cpp evaluates a batch in ubatches, and each layer for all tokens of a ubatch; a trace is ordered by token. The
+// last layer of a prefill is evaluated only for tokens whose logits are needed, which are the last tokens of their
+// ubatch. The other tokens get no expert in that layer.
 //
 // Threads: routed() on a compute thread while a step runs, the others on the thread that steps.
 #pragma once
@@ -27,11 +27,11 @@ class RouteRecorder final : public StepObserver {
     // Creates the file. Throws Error(io), and Error(usage) for a dense model.
     void model_opens(const ModelLayout &layout) override;
     void routed(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) noexcept override;
-    // What was routed since the last step becomes tokens of the trace, or is dropped. Throws Error(io).
+    // step_done() writes the choices since the last step to the trace; step_failed() drops them. Throws Error(io).
     void step_done(bool decode) override;
     void step_failed() noexcept override;
 
-    // The end of the trace: all of it is in the file then. Throws Error(io).
+    // Ends the trace. Afterwards the file is complete. Throws Error(io).
     void close();
 
   private:
@@ -49,7 +49,7 @@ class RouteRecorder final : public StepObserver {
     std::string path_;
     uint32_t top_k_ = 0;
     uint32_t n_layer_ = 0;
-    std::vector<uint32_t> traced_layer_of_; // by MoE layer; not_traced for those that route among other experts
+    std::vector<uint32_t> traced_layer_of_; // by MoE layer; not_traced for layers that route among other experts
     std::unique_ptr<TraceWriter> writer_;
     std::vector<Ubatch> ubatches_;
     uint32_t layer_last_ = 0;

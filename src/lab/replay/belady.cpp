@@ -12,10 +12,10 @@ namespace {
 
 constexpr size_t never = SIZE_MAX;
 
-// All steps of a replay, and for each demanded expert the step that demands it next.
+// All steps of a replay, and for each demanded expert the next step that demands it.
 struct Future {
     std::vector<LayerDemand> steps;
-    std::vector<std::vector<size_t>> next; // by step and place in its experts
+    std::vector<std::vector<size_t>> next; // by step and index in its experts
 };
 
 Future future_of(const RoutingTrace &trace, const std::vector<Ubatch> &ubatches) {
@@ -36,13 +36,13 @@ Future future_of(const RoutingTrace &trace, const std::vector<Ubatch> &ubatches)
     return future;
 }
 
-// What is cached, by when it is demanded next.
+// The cached experts, ordered by their next demand.
 class FarthestLast {
   public:
     FarthestLast(size_t experts, uint32_t slots) : next_(experts), cached_(experts, false), slots_(slots) {}
 
-    // Returns how many were there. What is demanded leaves the order while it is in use; what finds no room even so
-    // streams through.
+    // Returns the number of hits. Demanded experts leave the order while they are in use. An expert for which there is
+    // no slot even so is not cached.
     uint64_t run(const LayerDemand &demand, const std::vector<size_t> &next) {
         uint64_t hits = 0;
         for (const uint32_t expert : demand.experts) {

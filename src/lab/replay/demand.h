@@ -1,4 +1,4 @@
-// demand.h — what one layer demands in one ubatch.
+// demand.h — the experts that one layer demands in one ubatch.
 #pragma once
 
 #include "lab/trace/trace.h"
@@ -10,7 +10,7 @@ namespace larder {
 
 struct LayerDemand {
     std::vector<uint32_t> experts; // distinct, ascending, numbered through all layers
-    std::vector<uint32_t> rows;    // how many of the tokens go through each
+    std::vector<uint32_t> rows;    // the number of tokens that use each expert
 };
 LayerDemand demand_of(const RoutingTrace &trace, const std::vector<TraceToken> &tokens, uint32_t layer);
 

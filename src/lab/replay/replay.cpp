@@ -25,7 +25,7 @@ SlotTable make_table(const RoutingTrace &trace, uint32_t slots, std::string_view
     return {std::move(expert_of), std::array<uint64_t, 1>{slots}, make_eviction_order(policy, shape)};
 }
 
-// One layer's step, in the order in which the store takes and releases slots. Returns how many were there.
+// One layer's step, in the order in which the store acquires and releases slots. Returns the number of hits.
 uint64_t run_step(SlotTable &table, const LayerDemand &demand, uint32_t tokens) {
     table.begin_step(demand.experts, demand.rows, tokens);
     std::vector<SlotIndex> in_use;
@@ -42,7 +42,7 @@ uint64_t run_step(SlotTable &table, const LayerDemand &demand, uint32_t tokens) 
     size_t released = 0;
     for (const uint32_t expert : absent) {
         SlotTable::Acquired acquired = table.acquire(0, expert);
-        if (acquired.slot == no_slot) { // all of them are in use: the next that is done with hands on its slot
+        if (acquired.slot == no_slot) { // all slots are in use: the first slot that is released is used next
             table.unpin(in_use[released++]);
             acquired = table.acquire(0, expert);
         }

@@ -27,7 +27,7 @@ void append_prefill(std::vector<Ubatch> &ubatches, const std::vector<TraceToken>
     }
 }
 
-// Half of all numbers further.
+// Shifts all expert numbers by half of their count.
 TraceToken renumbered(const RoutingTrace &trace, TraceToken token) {
     const auto n = static_cast<int32_t>(trace.n_expert);
     for (int32_t &expert : token.experts) {

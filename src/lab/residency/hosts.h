@@ -1,4 +1,4 @@
-// hosts.h — the hosts of both residencies (private to lab/residency).
+// hosts.h — the model hosts of both residencies (private to lab/residency).
 #pragma once
 
 #include "lab/pager/pager.h"
@@ -12,7 +12,7 @@ namespace larder {
 std::unique_ptr<ModelHost> open_page_host(const OpenOptions &options, const PagerOptions &pager);
 std::unique_ptr<ModelHost> open_stock_host(const OpenOptions &options);
 
-// Of a residency without a plan: a spec without a ubatch gets llama.cpp's own.
+// For a residency without a plan: uses llama.cpp's default ubatch if `spec` has none.
 ContextSpec resolve_without_plan(const ContextSpec &spec, const ModelLayout &layout);
 
 } // namespace larder

@@ -1,4 +1,4 @@
-// Experts that stay in a file mapping.
+// Experts in a file mapping.
 #include "lab/residency/hosts.h"
 
 #include "base/bytes.h"
@@ -26,7 +26,7 @@ namespace larder {
 
 namespace {
 
-// llama_model_set_tensor_data_t.
+// The callback for llama_model_set_tensor_data_t.
 void on_tensor(ggml_tensor *tensor, void *load) { static_cast<PageLoad *>(load)->add(tensor); }
 
 void refuse_what_page_cannot_do(const OpenOptions &options, const ModelLayout &layout) {
@@ -44,7 +44,7 @@ void refuse_what_page_cannot_do(const OpenOptions &options, const ModelLayout &l
     }
 }
 
-// A sweep follows each step, so a step is a ubatch.
+// A sweep follows each step, so a step must be one ubatch.
 ContextSpec context_of(const OpenOptions &options, const ModelLayout &layout) {
     ContextSpec spec = resolve_without_plan(options.model.context, layout);
     spec.batch_tokens = spec.ubatch_tokens;
@@ -159,7 +159,7 @@ class PageHost final : public ModelHost {
     const ReaderInfo mapped_{"mmap", false, ""};
     std::unique_ptr<ExpertPager> pager_;
     std::unique_ptr<MappedExperts> experts_;
-    uint64_t read_bytes_at_load_ = 0; // what the process had read from storage by then
+    uint64_t read_bytes_at_load_ = 0; // bytes that the process had read from storage when loading was finished
     ModelHandle model_;
     std::unique_ptr<AttachedContext> context_;
 };

@@ -1,4 +1,5 @@
-// page_load.h — where each tensor of a model goes whose experts stay in a file mapping (private to lab/residency).
+// page_load.h — loads a model whose experts stay in a file mapping: decides for each tensor where its data comes from
+// (private to lab/residency).
 #pragma once
 
 #include "compute/compute.h"
@@ -13,15 +14,15 @@ namespace larder {
 
 class PageLoad {
   public:
-    // All of them must outlive the load, the experts and the pager the model.
+    // All arguments must outlive the load; the experts and the pager must outlive the model.
     PageLoad(const ModelLayout &layout, Reader &reader, MappedExperts &experts, ExpertPager &pager)
         : layout_(layout), experts_(experts), pager_(pager), weights_(layout, reader) {}
 
-    // Called by llama.cpp for every tensor it builds: experts are bound to the mapping, the others noted.
+    // Called by llama.cpp for every tensor that it creates: experts are bound to the mapping, the others are recorded.
     void add(ggml_tensor *tensor) noexcept;
 
-    // Reads the others. Throws Error(model) for an expert that the file has otherwise, Error(engine) for one that lies
-    // in a buffer which is not the mapping, and what ResidentWeights::load() throws.
+    // Reads the other tensors. Throws Error(model) for an expert tensor that differs from the layout, Error(engine) for
+    // one in a buffer that is not the mapping, and the errors of ResidentWeights::load().
     void load(const RuntimeOptions &options);
 
   private:
@@ -31,9 +32,9 @@ class PageLoad {
     MappedExperts &experts_;
     ExpertPager &pager_;
     ResidentWeights weights_;
-    std::string unbound_;     // the first expert tensor that the layout does not know
-    std::string elsewhere_;   // the first that is not in the mapping
-    std::string buffer_type_; // that one's
+    std::string unbound_;     // the first expert tensor not in the layout
+    std::string elsewhere_;   // the first expert tensor not in the mapping
+    std::string buffer_type_; // its buffer type
 };
 
 } // namespace larder

@@ -1,9 +1,9 @@
-// residency.h — other ways to keep a model's experts, to compare the arena with (docs/residency.md).
+// residency.h — other ways to store a model's experts, for comparison with the arena (docs/residency.md).
 //
-//   page    experts in a mapping of the file, cold ones dropped from it
-//   stock   llama.cpp's own loader, everything mapped: what verify compares with
+//   - page: experts in a mapping of the file; cold ones are dropped from it.
+//   - stock: llama.cpp's own loader, with everything mapped. `verify` compares with it.
 //
-// Neither keeps a budget. Threads, errors, units: as session/open_model.h.
+// Neither keeps a budget. Threads, errors, units: see session/open_model.h.
 #pragma once
 
 #include "lab/pager/pager.h"
@@ -17,8 +17,8 @@ namespace larder {
 enum class Residency { arena, page, stock };
 std::string_view to_string(Residency residency);
 
-// open_model() for the arena. `pager` is looked at for `page` only. Throws Error(usage) for options that the residency
-// does not have.
+// For the arena this is open_model(). `pager` is used for `page` only. Throws Error(usage) for options that the
+// residency does not support.
 std::unique_ptr<OpenModel> open_with(Residency residency, const OpenOptions &options, const PagerOptions &pager);
 
 } // namespace larder

@@ -1,4 +1,4 @@
-// llama.cpp's own loader.
+// A model loaded by llama.cpp's own loader.
 #include "lab/residency/hosts.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// JSON lines, with larder's header and without.
+// JSON lines, with or without larder's header.
 #include "lab/trace/formats.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ json parse_line(const Lines &lines) {
     return line;
 }
 
-// A whole number from `low` to `high`.
+// Returns a whole number from `low` to `high`, or throws.
 uint32_t number(const Lines &lines, const json &value, std::string_view what, uint64_t low, uint64_t high) {
     if (!value.is_number_unsigned() || value.get<uint64_t>() < low || value.get<uint64_t>() > high) {
         throw lines.fault(fmt::format("{} is {}, not a whole number from {} to {}", what,
@@ -32,12 +32,13 @@ uint32_t number(const Lines &lines, const json &value, std::string_view what, ui
     return value.get<uint32_t>();
 }
 
-// The parser keeps numbers below zero as signed and all others as unsigned; a comparison of json mixes them up.
+// The parser stores numbers below zero as signed and all others as unsigned. A comparison of json values does not
+// distinguish them.
 bool is_no_expert(const json &value) {
     return value.is_number_integer() && !value.is_number_unsigned() && value.get<int64_t>() == -1;
 }
 
-// null where the key is missing.
+// null if the key is missing.
 json member(const json &object, const char *key) {
     const auto found = object.find(key);
     return found == object.end() ? json() : *found;
@@ -88,7 +89,7 @@ class JsonTrace {
         trace_.n_layer = static_cast<uint32_t>(layers.size());
     }
 
-    // Without a header the first token says how many layers there are and how many experts each uses.
+    // Without a header the first token determines the number of layers and of experts that each layer uses.
     void take_shape(const json &line) {
         const json layers = member(line, "layers");
         if (!layers.is_array() || layers.empty() || layers.size() > trace_layers_max || !layers[0].is_array() ||

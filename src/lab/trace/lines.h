@@ -1,4 +1,4 @@
-// lines.h — a text file line by line, and the error that names where in it something is wrong.
+// lines.h — reads a text file line by line, and makes errors that name a line.
 #pragma once
 
 #include "base/error.h"
@@ -20,7 +20,7 @@ class Lines {
     [[nodiscard]] const std::string &text() const { return text_; }
     [[nodiscard]] size_t number() const { return number_; }
 
-    // "FILE:LINE: what" for this line or one before.
+    // The error "FILE:LINE: what", for the current line or for an earlier one.
     [[nodiscard]] Error fault(std::string_view what) const { return fault_at(number_, what); }
     [[nodiscard]] Error fault_at(size_t number, std::string_view what) const;
 

@@ -1,4 +1,4 @@
-// Which format a file has.
+// Recognises the format of a file.
 #include "lab/trace/formats.h"
 
 #include <filesystem>

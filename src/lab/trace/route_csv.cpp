@@ -1,5 +1,6 @@
-// The CSV that BigMoeOnEdge records: a row for each expert of each layer of each token. In prefill the rows go layer by
-// layer, so a token's rows are not together; and the last layer is recorded for the tokens only that it computed.
+// The CSV format of BigMoeOnEdge: one row for each expert of each layer of each token. In prefill the rows are ordered
+// by layer, so the rows of a token are not adjacent. The last layer is recorded only for the tokens that were computed
+// in it.
 #include "lab/trace/formats.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ struct Row {
     int32_t expert;
 };
 
-// The text after `key` up to a space, or empty. `key` follows a space.
+// The text after `key`, up to a space; may be empty. `key` begins with a space.
 std::string_view value_of(std::string_view comment, std::string_view key) {
     const size_t at = comment.find(key);
     if (at == std::string_view::npos) {
@@ -111,7 +112,7 @@ class CsvTrace {
         return at->second;
     }
 
-    // The rows into tokens. Layers without any row are not routed ones.
+    // Converts the rows to tokens. Layers without rows are not routed.
     void assemble() {
         std::map<uint32_t, uint32_t> layer_index;
         int32_t expert_max = 0;
@@ -133,7 +134,7 @@ class CsvTrace {
     }
 
     void place_rows(const std::map<uint32_t, uint32_t> &layer_index) {
-        std::map<std::pair<size_t, uint32_t>, std::set<uint32_t>> slots; // that each layer of a token has
+        std::map<std::pair<size_t, uint32_t>, std::set<uint32_t>> slots; // of each layer of a token
         for (const Row &row : rows_) {
             std::vector<int32_t> &experts = trace_.tokens[row.token].experts;
             const auto first = experts.begin() + static_cast<std::ptrdiff_t>(layer_index.at(row.layer)) * trace_.top_k;
@@ -158,7 +159,7 @@ class CsvTrace {
     RoutingTrace trace_;
     std::map<std::tuple<int64_t, int64_t, int64_t>, size_t> token_index_;
     std::vector<Row> rows_;
-    size_t fields_ = 0; // 0 before the line that names the columns
+    size_t fields_ = 0; // 0 before the line with the column names
 };
 
 } // namespace

@@ -12,7 +12,8 @@ namespace larder {
 
 namespace {
 
-// The standard fixes what the engine yields but not what its distributions make of it, so those are our own.
+// The standard defines the output of the random engine, but not of its distributions. So the distributions are
+// implemented here.
 class Dice {
   public:
     explicit Dice(uint64_t seed) : engine_(seed) {}
@@ -24,7 +25,7 @@ class Dice {
     std::mt19937_64 engine_;
 };
 
-// The popularity of a layer's experts, and what the token before used there.
+// The popularity of a layer's experts, and the experts that the previous token used.
 class Layer {
   public:
     Layer(const SyntheticTrace &wanted, Dice &dice) : weights_(wanted.n_expert) {
@@ -52,7 +53,7 @@ class Layer {
     }
 
   private:
-    // One that is not among `taken`.
+    // Draws an expert that is not in `taken`.
     int32_t draw(std::span<const int32_t> taken, Dice &dice) const {
         const auto is_taken = [&](size_t expert) {
             return std::ranges::find(taken, static_cast<int32_t>(expert)) != taken.end();
