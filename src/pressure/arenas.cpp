@@ -28,6 +28,13 @@ void Arenas::add(ExpertStore &store, size_t first_class) {
 void Arenas::remove(ExpertStore &store) {
     const std::lock_guard lock(mutex_);
     std::erase_if(members_, [&](const Member &member) { return member.store == &store; });
+    removed_at_ = std::chrono::steady_clock::now();
+}
+
+bool Arenas::settled() const {
+    constexpr std::chrono::seconds lag{2};
+    const std::lock_guard lock(mutex_);
+    return !members_.empty() && (!removed_at_ || std::chrono::steady_clock::now() - *removed_at_ > lag);
 }
 
 void Arenas::resize(std::span<const uint64_t> slots) {

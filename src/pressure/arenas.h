@@ -8,8 +8,10 @@
 
 #include "store/store.h"
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -32,6 +34,9 @@ class Arenas {
     // Like the functions of ExpertStore, over all classes.
     void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const;
+    // False without a store, and for two seconds after one was removed. The kernel's figures for a cgroup lag behind
+    // what a process frees, so freed memory looks as if another process used it.
+    [[nodiscard]] bool settled() const;
 
   private:
     struct Member {
@@ -45,6 +50,7 @@ class Arenas {
     mutable std::mutex mutex_;
     std::vector<uint64_t> wanted_; // by class; this and the next member are guarded by mutex_
     std::vector<Member> members_;
+    std::optional<std::chrono::steady_clock::time_point> removed_at_; // the latest; guarded by mutex_
 };
 
 } // namespace larder

@@ -64,7 +64,8 @@ bool PressureWatcher::look(bool between) {
     readings.arena_bytes = use.bytes;
     readings.empty_bytes = use.empty_bytes;
     readings.pending = use.pending;
-    const std::optional<ArenaResize> resize = decide(bounds_, readings, state_);
+    // Asked after the readings: a store that is removed is freed later.
+    const std::optional<ArenaResize> resize = arenas_.settled() ? decide(bounds_, readings, state_) : std::nullopt;
     {
         const std::lock_guard lock(mutex_);
         figures_.peak_rss_bytes = std::max(figures_.peak_rss_bytes, readings.rss_bytes);

@@ -3,6 +3,8 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "ggml_log/ggml_log.h"
+#include "machine/address_limits.h"
+#include "machine/out_of_memory.h"
 #include "machine/proc_files.h"
 #include "machine/process_memory.h"
 #include "runtime/measure.h"
@@ -19,6 +21,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <new>
 #include <string>
 #include <utility>
@@ -57,6 +60,7 @@ class Child {
         : socket_(socket), layouts_(layouts), file_rss_bytes_(file_rss_bytes), models_(layouts.size()) {
         ::getrlimit(RLIMIT_DATA, &original_data_);
         ::getrlimit(RLIMIT_CPU, &original_cpu_);
+        outside_limits_ = address_limits();
         data_at_start_ = KeyedFile("/proc/self/status").find("VmData").value_or(0) * KiB;
         for (const ModelLayout *layout : layouts) {
             metadata_bytes_ += gguf_get_meta_size(layout->metadata.get());
@@ -98,22 +102,39 @@ class Child {
             }
             return context(index, context_spec_from(question.at("context")));
         } catch (const Error &error) {
-            return {{"error", to_json(error)}};
+            return {{"error", to_json(is_of_limit(error) ? memory_error() : error)}};
         } catch (const std::bad_alloc &) {
-            return {{"error", to_json(Error(ErrorKind::model,
-                                            fmt::format("{}: llama.cpp wants more than {} for it without its weights",
-                                                        layouts_.front()->files.front(), format_bytes(allowed_)),
-                                            "the settings in the file are out of proportion: get it again"))}};
+            return {{"error", to_json(memory_error())}};
         } catch (const std::exception &error) {
-            return {{"error", to_json(Error(ErrorKind::model,
-                                            fmt::format("{}: {}", layouts_.front()->files.front(), error.what()),
+            return {{"error", to_json(Error(ErrorKind::model, fmt::format("{}: {}", file(), error.what()),
                                             "get the file again"))}};
         }
+    }
+
+  public:
+    // For an allocation that failed: by the limit of this process, or by one that was set from outside.
+    [[nodiscard]] Error memory_error() const {
+        if (own_limit_) {
+            return {ErrorKind::model,
+                    fmt::format("{}: llama.cpp wants more than {} for it without its weights", file(),
+                                format_bytes(allowed_)),
+                    "the settings in the file are out of proportion: get it again"};
+        }
+        ::setrlimit(RLIMIT_DATA, &original_data_); // else the error would name what was set here
+        return out_of_memory("out of memory in llama.cpp");
+    }
+    [[nodiscard]] const std::string &file() const { return layouts_.front()->files.front(); }
+
+  private:
+    // llama.cpp could not allocate: the error names limits of addresses, which are those that were set here.
+    [[nodiscard]] bool is_of_limit(const Error &error) const {
+        return own_limit_ && error.message().find("RLIMIT_DATA") != std::string::npos;
     }
 
     void limit_question(uint64_t cells) {
         allowed_ = memory_max + metadata_bytes_ * memory_for_metadata + cells * cell_bytes_max;
         set_soft_limit(RLIMIT_DATA, data_at_start_ + allowed_, original_data_);
+        own_limit_ = data_at_start_ + allowed_ < original_data_.rlim_cur && !outside_limits_.any();
         rusage used{};
         ::getrusage(RUSAGE_SELF, &used);
         const auto seconds = static_cast<uint64_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
@@ -156,29 +177,34 @@ class Child {
     uint64_t data_at_start_ = 0;
     uint64_t metadata_bytes_ = 0;
     uint64_t allowed_ = 0;
+    AddressLimits outside_limits_;
+    bool own_limit_ = true; // what an allocation runs into first
 };
 
 // ggml ends the process where a model contradicts itself in a way it did not expect. Its words are the answer.
 int abort_socket = -1;
-std::string abort_file;
+const Child *aborted = nullptr;
 
 void on_abort(const char *message) {
-    send_line(
-        abort_socket,
-        {{"error", to_json(Error(ErrorKind::model,
-                                 fmt::format("{}: llama.cpp stops at an impossible state: {}", abort_file, message),
-                                 "the file's settings contradict each other: get it again, or report this"))}});
+    const bool allocation = std::strstr(message, "mem_buffer != NULL") != nullptr; // of ggml_init()
+    const Error error =
+        allocation ? aborted->memory_error()
+                   : Error(ErrorKind::model,
+                           fmt::format("{}: llama.cpp stops at an impossible state: {}", aborted->file(), message),
+                           "the file's settings contradict each other: get it again, or report this");
+    send_line(abort_socket, {{"error", to_json(error)}});
     ::_exit(1);
 }
 
 } // namespace
 
 void answer_looks(int socket, const std::vector<const ModelLayout *> &layouts, uint64_t file_rss_bytes) {
+    Child child(socket, layouts, file_rss_bytes);
     abort_socket = socket;
-    abort_file = layouts.front()->files.front();
+    aborted = &child;
     take_over_ggml_log(); // the first time, it sets that callback too
     ggml_set_abort_callback(on_abort);
-    Child(socket, layouts, file_rss_bytes).run();
+    child.run();
 }
 
 } // namespace larder

@@ -51,6 +51,19 @@ TEST(Arenas, CountWhatTheStoresHold) {
     EXPECT_EQ(arenas.arena_use().empty_bytes, empty);
 }
 
+TEST(Arenas, AreNotSettledWithoutAStoreAndWhileItsMemoryIsFreed) {
+    Arenas arenas(classes_of_two_models());
+    EXPECT_FALSE(arenas.settled());
+    StoreOnSim first(make_layout(4, 8, 2), {80, 16});
+    StoreOnSim second(make_layout(4, 8, 2), {40, 8});
+    arenas.add(*first.operator->(), 0);
+    arenas.add(*second.operator->(), 2);
+    EXPECT_TRUE(arenas.settled());
+    arenas.remove(*second.operator->());
+    EXPECT_FALSE(arenas.settled());
+    arenas.remove(*first.operator->());
+}
+
 TEST(Arenas, GiveAModelThatIsLoadedLaterWhatIsLeftToIt) {
     Arenas arenas(classes_of_two_models());
     arenas.resize(std::vector<uint64_t>{20, 4, 10, 2});
