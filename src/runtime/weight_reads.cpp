@@ -41,20 +41,33 @@ class Buffers {
     void *memory_;
 };
 
-// A time-out of 0 is none.
-std::chrono::milliseconds limit_of(std::chrono::milliseconds timeout) {
-    return timeout.count() > 0 ? timeout : std::chrono::milliseconds::max();
+// Results that have come, at least one; none after the time-out (0: there is none). A poll that was woken goes on.
+size_t poll_until(Reader &reader, std::span<ReadResult> results, std::chrono::milliseconds timeout) {
+    using Clock = std::chrono::steady_clock;
+    if (timeout.count() == 0) {
+        size_t count = 0;
+        while (count == 0 && reader.in_flight() > 0) {
+            count = reader.poll(results, std::chrono::milliseconds::max());
+        }
+        return count;
+    }
+    const Clock::time_point end = Clock::now() + timeout;
+    size_t count = 0;
+    for (Clock::time_point now = Clock::now(); count == 0 && now < end; now = Clock::now()) {
+        count = reader.poll(results, std::chrono::ceil<std::chrono::milliseconds>(end - now));
+    }
+    return count;
 }
 
 // The reads of one load. Their memory outlives them, however the load ends.
 class ReadsUnderWay {
   public:
     ReadsUnderWay(Reader &reader, std::span<const WeightRead> reads, std::chrono::milliseconds timeout)
-        : reader_(reader), reads_(reads), timeout_(limit_of(timeout)) {}
+        : reader_(reader), reads_(reads), timeout_(timeout) {}
     ~ReadsUnderWay() {
         std::array<ReadResult, weight_reads_at_once> results;
         while (reader_.in_flight() > 0) {
-            if (reader_.poll(results, timeout_) == 0) {
+            if (poll_until(reader_, results, timeout_) == 0) {
                 buffers_.give_up();
                 return;
             }
@@ -75,7 +88,7 @@ class ReadsUnderWay {
     }
     [[nodiscard]] bool any() const { return reader_.in_flight() > 0; }
     // At least one result; none after the time-out.
-    std::span<const ReadResult> wait() { return {results_.data(), reader_.poll(results_, timeout_)}; }
+    std::span<const ReadResult> wait() { return {results_.data(), poll_until(reader_, results_, timeout_)}; }
     [[nodiscard]] const WeightRead &read_of(const ReadResult &result) const {
         return reads_[in_buffer_.at(result.tag)];
     }

@@ -72,11 +72,10 @@ TEST_F(HostileText, AGrammarThatLlamaCppCannotBearIsRefused) {
     refused("\x1b[31mroot", "the grammar cannot be read: expecting name at ?[31mroot");
     refused("other ::= \"a\"", "no rule named root");
     refused("root ::= root \"a\"", "a rule that begins with itself");
-    refused("root ::= \"" + std::string(129 << 10, 'a') + "\"", "the grammar has ");
 }
 
 TEST_F(HostileText, AGrammarIsFollowed) {
-    EXPECT_EQ(run_with(model_, {"-p", "hi", "-n", "3", "--grammar", "root ::= \"b\"+"}).out, "bbb\n");
+    EXPECT_EQ(run_with(model_, {"-p", "hi", "-n", "9", "--grammar", "root ::= \"b\" \"c\""}).out, "bc\n");
 }
 
 TEST_F(HostileText, AChatTemplateThatDoesNotEndOrTakesAllMemoryIsRefusedWithTheRemedy) {

@@ -10,8 +10,9 @@
 namespace larder::test {
 namespace {
 
-constexpr const char *chatml = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n"
-                               "{% endfor %}<|im_start|>assistant\n";
+constexpr const char *chatml =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n"
+    "{% endfor %}<|im_start|>assistant{{ '\n' }}"; // a newline at the end of a template is none of it
 
 class Chats : public testing::Test {
   protected:

@@ -31,6 +31,11 @@ TEST(Grammars, OfEverydayUseAreAccepted) {
     }
 }
 
+TEST(Grammars, ThatAreTooLongAreRefused) {
+    EXPECT_THAT(refusal_of("root ::= \"" + std::string(grammar_bytes_max, 'a') + "\""),
+                testing::HasSubstr("the grammar has 128.01 KiB, more than 128 KiB"));
+}
+
 TEST(Grammars, ThatReferToTokensAreLeftToTheSampler) { EXPECT_EQ(refusal_of("root ::= <think> \"a\""), ""); }
 
 TEST(Grammars, ThatHaveAFaultAreRefusedWithIt) {
