@@ -84,6 +84,7 @@ void lock_memory() {
     for_each_line(maps, [&](std::string_view line) {
         const std::optional<Mapping> mapping = own_memory(line);
         if (mapping &&
+            // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel names its mappings by numbers
             mlock2(reinterpret_cast<void *>(mapping->begin), mapping->end - mapping->begin, MLOCK_ONFAULT) != 0) {
             throw refused();
         }

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -14,6 +15,17 @@ namespace {
 constexpr uint64_t step_bytes = 2 * MiB; // a huge page
 
 } // namespace
+
+void Prefault::stop() {
+    const std::lock_guard lock(mutex_);
+    if (thread_.joinable()) {
+        thread_.request_stop();
+        // With idle priority it might not run for long where all cores are busy.
+        const sched_param normal{};
+        pthread_setschedparam(thread_.native_handle(), SCHED_OTHER, &normal);
+        thread_.join();
+    }
+}
 
 void Prefault::touch(char *base, uint64_t bytes, const std::stop_token &stop) {
     const sched_param idle{};

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <thread>
 
 namespace larder {
@@ -19,17 +20,13 @@ class Prefault {
     Prefault(char *base, uint64_t bytes)
         : thread_([base, bytes](const std::stop_token &stop) { touch(base, bytes, stop); }) {}
 
-    // After it returns, nothing is touched any more. From one thread at a time.
-    void stop() {
-        if (thread_.joinable()) {
-            thread_.request_stop();
-            thread_.join();
-        }
-    }
+    // After it returns, nothing is touched any more. Any thread.
+    void stop();
 
   private:
     static void touch(char *base, uint64_t bytes, const std::stop_token &stop);
 
+    std::mutex mutex_; // of stop()
     std::jthread thread_;
 };
 

@@ -16,8 +16,12 @@ constexpr std::chrono::milliseconds wait_max{50};
 } // namespace
 
 void ExpertStore::Impl::resize(std::span<const uint64_t> slots) {
+    LARDER_CHECK(slots.size() == planned_slots_.size());
+    // It would touch memory again that is given back. Not under the mutex: begin() must not wait for that thread.
+    if (!std::ranges::equal(slots, planned_slots_)) {
+        prefault_.stop();
+    }
     std::unique_lock lock(mutex_);
-    LARDER_CHECK(slots.size() == wanted_slots_.size());
     std::ranges::copy(slots, wanted_slots_.begin());
     resize_wanted_ = true;
     resize_deadline_ = options_.now() + wait_max;
@@ -71,7 +75,6 @@ void ExpertStore::Impl::resize_class(uint32_t size_class) {
     table_.resize(size_class, static_cast<uint32_t>(slots),
                   [this, size_class](SlotIndex from, SlotIndex to) { move_slice(from, to, size_class); });
     if (slots < before) {
-        prefault_.stop(); // otherwise it would touch the returned memory again
         counters_.bytes_given_back.add(arena_.give_back(size_class, slots, before));
     }
 }

@@ -26,8 +26,9 @@ SlotTable make_table(const ModelLayout &layout, std::span<const uint64_t> slots)
 ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slots, Reader &reader,
                         StoreOptions options)
     : options_(std::move(options)), sources_(layout), arena_(layout.size_classes, slots),
-      prefault_(arena_.base(), arena_.bytes()), table_(make_table(layout, slots)), uses_(table_.slots()),
-      wanted_slots_(slots.begin(), slots.end()), class_demand_(slots.size()), streams_(slots.size()), reader_(reader),
+      prefault_(arena_.base(), arena_.bytes()), planned_slots_(slots.begin(), slots.end()),
+      table_(make_table(layout, slots)), uses_(table_.slots()), wanted_slots_(slots.begin(), slots.end()),
+      class_demand_(slots.size()), streams_(slots.size()), reader_(reader),
       ready_order_(sources_.slices_of_tensor_max()) {
     absent_.reserve(sources_.slices_of_tensor_max());
     demanded_.reserve(sources_.slices_of_tensor_max());

@@ -122,7 +122,8 @@ class ExpertStore::Impl {
     const StoreOptions options_;
     const SliceSources sources_;
     Arena arena_;
-    Prefault prefault_; // after arena_, so that it is destroyed first. Stopped under mutex_
+    Prefault prefault_;                         // after arena_, so that it is destroyed first
+    const std::vector<uint64_t> planned_slots_; // by size class
 
     Counters counters_;
     mutable std::mutex mutex_;

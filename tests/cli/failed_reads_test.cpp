@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -117,6 +117,31 @@ TEST_P(FailedReads, OfVerifyAreErrorsAndNoDifferences) {
     }
     EXPECT_GT(last_, 0);
     EXPECT_LT(last_, n_read_max - 40);
+}
+
+// The last of these is in the middle of an answer, the first is one of the resident weights.
+TEST_P(FailedReads, ThatNeverFinishAreErrorsAfterTheTimeOut) {
+    for (const char *number : {"0", "30"}) {
+        setenv("LARDER_HANG_READ", number, 1);
+        const Finished hung =
+            with_failure(-1, command({"run", "-p", "a b", "-n", "6", "--temp", "0", "-q", "--io-timeout", "1"}));
+        unsetenv("LARDER_HANG_READ");
+        EXPECT_EQ(hung.exit_code, 1) << hung.err;
+        EXPECT_THAT(hung.err, AllOf(HasSubstr("error: "), HasSubstr(model()), HasSubstr("1 s")));
+    }
+}
+
+// Without a time-out: the first signal stops the answer, and the reader waits for the disk for ever.
+TEST_P(FailedReads, ThatNeverFinishDoNotOutliveTheSecondSignal) {
+    setenv("LARDER_HANG_READ", "30", 1);
+    Process hung(command({"run", "-n", "6", "--temp", "0", "--io-timeout", "0"}));
+    unsetenv("LARDER_HANG_READ");
+    hung.type("a b\n");
+    ASSERT_TRUE(hung.wait_for_error("this read never finishes"));
+    hung.signal(SIGTERM);
+    ASSERT_TRUE(hung.wait_for_output_lines(1)); // the answer has ended
+    hung.signal(SIGTERM);
+    EXPECT_EQ(hung.wait_with_open_input().exit_code, 130);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, FailedReads, testing::Values("io_uring", "pread"),

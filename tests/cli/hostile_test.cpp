@@ -8,7 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace larder::test {
@@ -93,6 +97,22 @@ TEST_F(Hostile, AModelThatIsWrittenToWhileInUseIsAnError) {
     chat.type("hello\n");
     const Finished result = chat.wait();
     EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("was replaced or written to"));
+}
+
+TEST_F(Hostile, AModelIsAnErrorThatIsWrittenToAndHasItsTimeSetBack) {
+    struct stat before = {};
+    ASSERT_EQ(stat(model_.c_str(), &before), 0);
+    Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "2", "--temp", "0", "-q"});
+    chat.type("hello\n");
+    ASSERT_TRUE(chat.wait_for_output_lines(1));
+    std::fstream(model_, std::ios::binary | std::ios::in | std::ios::out).seekp(100000).write("xxxx", 4);
+    const std::array<timespec, 2> times = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(utimensat(AT_FDCWD, model_.c_str(), times.data(), 0), 0);
+    chat.type("hello\n");
+    const Finished result = chat.wait();
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << "no token of the second answer";
     EXPECT_THAT(result.err, HasSubstr("was replaced or written to"));
 }
 

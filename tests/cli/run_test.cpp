@@ -226,6 +226,46 @@ TEST_F(Run, CtrlCStopsTheAnswerAndThenTheProgram) {
     EXPECT_THAT(result.err, HasSubstr("tok/s"));
 }
 
+TEST_F(Run, SigtermInAnAnswerEndsTheChatWithTheCodeOfASignal) {
+    Process chat({LARDER_PROGRAM, "run", "-m", model_, "--ignore-eos", "--temp", "0", "-c", "100000"});
+    chat.type("hello\n");
+    ASSERT_TRUE(chat.wait_for_output_bytes(20));
+    chat.signal(SIGTERM);
+    EXPECT_EQ(chat.wait_with_open_input().exit_code, 130);
+}
+
+// What of a prompt was computed is not computed again.
+TEST_F(Run, CtrlCInAPromptKeepsWhatWasComputed) {
+    std::string prompt;
+    for (int i = 0; i < 1200; i++) {
+        prompt += "ab ";
+    }
+    Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "1", "--temp", "0", "-c", "8192", "-t", "1", "-b", "256",
+                  "-ub", "256", "--raw", "--stats", scratch_ / "s.json"});
+    chat.type(prompt + "\n");
+    ASSERT_TRUE(chat.wait_for_error("kernels: "));
+    uint64_t computed = 0;
+    while (computed < 256) {
+        chat.signal(SIGUSR2);
+        usleep(20'000);
+        const nlohmann::json now = nlohmann::json::parse(contents(scratch_ / "s.json"), nullptr, false);
+        computed = now.is_object() ? now.at("prompt_tokens").get<uint64_t>() : 0;
+    }
+    chat.signal(SIGINT);
+    ASSERT_TRUE(chat.wait_for_output_lines(1));
+    chat.type(prompt + "\n");
+    const Finished result = chat.wait();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const nlohmann::json without = [&] {
+        Process once({LARDER_PROGRAM, "run", "-m", model_, "-n", "1", "--temp", "0", "-c", "8192", "-b", "256", "-ub",
+                      "256", "--raw", "--stats", scratch_ / "s1.json"});
+        once.type(prompt + "\n");
+        once.wait();
+        return nlohmann::json::parse(contents(scratch_ / "s1.json"));
+    }();
+    EXPECT_LT(stats().at("prompt_tokens").get<uint64_t>(), 2 * without.at("prompt_tokens").get<uint64_t>());
+}
+
 TEST_F(Run, HelpNamesTheFlagsAndVersionNamesLlamaCpp) {
     const Finished help = larder({"run", "--help"});
     EXPECT_EQ(help.exit_code, 0);

@@ -237,5 +237,20 @@ TEST_F(Tune, PrintsWhatItFoundWhenTheProfileCannotBeWritten) {
     EXPECT_TRUE(result.at("profile").is_null());
 }
 
+// A folder that others may write to could hold another user's profile, or a link.
+TEST_F(Tune, KeepsNoProfileForAUserWithoutAHome) {
+    unsetenv("XDG_CACHE_HOME");
+    const std::string home = std::getenv("HOME") != nullptr ? std::getenv("HOME") : "";
+    unsetenv("HOME");
+    const Finished refused = tune({"-t", "1"});
+    const Finished ran = answer({"--ram", "1G"});
+    setenv("HOME", home.c_str(), 1);
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.err,
+                HasSubstr("neither XDG_CACHE_HOME nor HOME is set; set HOME, or name a file with --profile"));
+    EXPECT_EQ(ran.exit_code, 0) << ran.err;
+    EXPECT_THAT(ran.err, Not(HasSubstr("profile")));
+}
+
 } // namespace
 } // namespace larder::test

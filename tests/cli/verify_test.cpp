@@ -1,3 +1,4 @@
+#include "layout/layout.h"
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -8,8 +9,11 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
+#include <vector>
 
 namespace larder::test {
 namespace {
@@ -165,6 +169,35 @@ TEST_F(Verify, SaysWhatToDoWhenStockWasKilledForWantOfMemory) {
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(result.err, HasSubstr("stock llama.cpp was killed (signal 9), most likely for want of memory; "
                                       "use --kernels plain"));
+}
+
+// All scales of the head are NaN then, and so are all logits.
+TEST_F(Verify, NamesNanAndComparesItsBits) {
+    const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
+    const Extent head = open_layout(model).find("output.weight")->extent;
+    std::fstream file(model, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(head.offset));
+    file << std::string(head.bytes, '\xff');
+    file.close();
+    const Finished result = larder({"verify", "-m", model, "--arena", "3M", "-n", "2", "--out", scratch_ / "ab.json"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("warning: stock llama.cpp's logits hold NaN in "));
+    const auto json = nlohmann::json::parse(contents(scratch_ / "ab.json"));
+    EXPECT_EQ(json.at("runs").at(0).at("equal"), true);
+    EXPECT_EQ(json.at("runs").at(0).at("nan_positions"), json.at("positions"));
+}
+
+TEST_F(Verify, LeavesNoFileBehindWhenItIsKilled) {
+    const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
+    const Scratch temporary;
+    setenv("TMPDIR", (temporary / "").c_str(), 1);
+    Process process({LARDER_PROGRAM, "verify", "-m", model, "--kernels", "fast", "-n", "4000", "--out", ""});
+    unsetenv("TMPDIR");
+    const pid_t stock = stock_of(model);
+    EXPECT_GT(stock, 0);
+    process.signal(SIGKILL);
+    EXPECT_EQ(process.wait().exit_code, 128 + SIGKILL);
+    EXPECT_TRUE(std::filesystem::is_empty(temporary / ""));
 }
 
 TEST_F(Verify, ReportsARunThatIsRefused) {

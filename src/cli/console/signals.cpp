@@ -99,7 +99,9 @@ void Signals::on_interrupt() {
 }
 
 void Signals::on_terminate() {
-    quit_ = true;
+    if (quit_.exchange(true)) { // asked for before: it hangs
+        std::_Exit(exit_interrupted);
+    }
     wake(wake_input_);
     const std::lock_guard lock(handlers_mutex_);
     if (stop_answer_) {

@@ -51,13 +51,14 @@ double parse_real(const std::string &text, const std::string &flag, double min, 
 namespace detail {
 
 CLI::Option *add_text_option(CLI::App &command, const std::string &names, const std::string &description,
-                             const std::string &type, std::function<void(const std::string &text)> take) {
-    return command.add_option_function<std::string>(names, std::move(take), description)->type_name(type);
+                             const std::string &type, const std::function<void(const std::string &text)> &take) {
+    return command.add_option_function<std::string>(names, take, description)->type_name(type);
 }
 
 CLI::Option *add_list_option(CLI::App &command, const std::string &names, const std::string &description,
-                             const std::string &type, std::function<void(const std::vector<std::string> &texts)> take) {
-    return command.add_option_function<std::vector<std::string>>(names, std::move(take), description)
+                             const std::string &type,
+                             const std::function<void(const std::vector<std::string> &texts)> &take) {
+    return command.add_option_function<std::vector<std::string>>(names, take, description)
         ->delimiter(',')
         ->take_all()
         ->type_name(type);

@@ -19,9 +19,10 @@ double parse_real(const std::string &text, const std::string &flag, double min, 
 namespace detail {
 
 CLI::Option *add_text_option(CLI::App &command, const std::string &names, const std::string &description,
-                             const std::string &type, std::function<void(const std::string &text)> take);
+                             const std::string &type, const std::function<void(const std::string &text)> &take);
 CLI::Option *add_list_option(CLI::App &command, const std::string &names, const std::string &description,
-                             const std::string &type, std::function<void(const std::vector<std::string> &texts)> take);
+                             const std::string &type,
+                             const std::function<void(const std::vector<std::string> &texts)> &take);
 std::string long_name(const std::string &names); // the name that errors give: the first one
 
 } // namespace detail

@@ -83,10 +83,10 @@ class Chat {
                 text_ += line;
                 text_ += answerer_.continuation(text_);
             }
-            print_now("\n");
-            if (signals_.quit_requested()) { // it was cut short
+            if (signals_.quit_requested()) { // in the answer, which was cut short
                 code_ = exit_interrupted;
             }
+            print_now("\n");
         } catch (const Error &error) { // this answer failed; the conversation before it stands
             signals_.answer_ends();
             messages_.resize(messages_before);

@@ -3,20 +3,21 @@
 #include "lab/tune/tune.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "cli/bench/runner.h"
 #include "cli/command.h"
 #include "cli/console/output_files.h"
 #include "cli/console/signals.h"
 #include "cli/console/stats_file.h"
 #include "cli/console/terminal.h"
 #include "cli/flags/numbers.h"
+#include "cli/tune/flags.h"
+#include "cli/tune/job_runner.h"
 #include "cli/tune/profile.h"
+#include "cli/tune/report.h"
+#include "cli/tune/space.h"
 #include "cli/tune/start.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -25,164 +26,6 @@ namespace larder {
 namespace {
 
 constexpr int64_t tokens_max = 1 << 24;
-
-struct TuneFlags {
-    BenchFlags bench; // its options are where the search begins
-    Budget budget;
-    BenchTest job = {128, 32, 0};
-    uint32_t gain_percent = 3;
-    std::string profile;
-    std::string output = "md";
-    bool quiet = false;
-};
-
-template <typename Value> void add_once(std::vector<Value> &values, Value value) {
-    if (std::ranges::find(values, value) == values.end()) {
-        values.push_back(value);
-    }
-}
-
-// What the user has named is not varied.
-TuneSpace space_of(const OpenOptions &named, const StartingPoint &start) {
-    TuneSpace space;
-    const auto processors = usable_processors();
-    space.threads = {start.threads};
-    for (const uint32_t threads : {processors, processors / 2, start.threads / 2}) {
-        if (named.model.context.threads == 0 && threads > 0) {
-            add_once(space.threads, threads);
-        }
-    }
-    space.ubatch_tokens = {start.ubatch_tokens};
-    for (const uint32_t tokens : {1024U, 512U, 256U, 128U, 64U}) {
-        if (named.model.context.ubatch_tokens == 0 && tokens <= start.ctx_tokens) {
-            add_once(space.ubatch_tokens, tokens);
-        }
-    }
-    space.arena_bytes = {0};
-    for (const uint64_t part : {3U, 2U}) {
-        const uint64_t bytes = start.arena_bytes / 4 * part;
-        if (!named.runtime.plan.arena_bytes && bytes >= start.floor_bytes && bytes > 0) {
-            space.arena_bytes.push_back(bytes);
-        }
-    }
-    const uint32_t named_depth = named.runtime.reader.depth;
-    space.io_depth = {named_depth > 0 ? named_depth : default_read_depth};
-    for (const uint32_t depth : {16U, 4U}) {
-        if (named_depth == 0 && start.arena_bytes > 0) {
-            add_once(space.io_depth, depth);
-        }
-    }
-    return space;
-}
-
-// Runs the job in processes of their own, one at a time.
-class JobRunner {
-  public:
-    explicit JobRunner(const TuneFlags &flags) : flags_(flags) {}
-
-    std::optional<double> measure(const Tuning &tuning) {
-        BenchFlags flags = flags_.bench;
-        flags.open.model.context.threads = tuning.threads;
-        flags.open.model.context.ubatch_tokens = tuning.ubatch_tokens;
-        flags.open.runtime.reader.depth = tuning.io_depth;
-        if (tuning.arena_bytes > 0) {
-            flags.open.runtime.plan.arena_bytes = tuning.arena_bytes;
-        }
-        BenchRow row;
-        row.budget = flags_.budget;
-        row.test = flags_.job;
-        BenchRunner runner(flags);
-        hold(&runner);
-        runner.measure(row, {});
-        hold(nullptr);
-        if (runner.stopped()) {
-            stop();
-        }
-        last_error_ = row.error;
-        if (row.error || row.repetitions.empty()) {
-            return std::nullopt;
-        }
-        double seconds = row.repetitions.front().wall_ms / 1000;
-        for (const Repetition &repetition : row.repetitions) {
-            seconds = std::min(seconds, repetition.wall_ms / 1000);
-        }
-        return seconds;
-    }
-
-    void stop() {
-        stopped_ = true;
-        const std::lock_guard lock(mutex_);
-        if (runner_ != nullptr) {
-            runner_->stop();
-        }
-    }
-    [[nodiscard]] bool stopped() const { return stopped_; }
-    [[nodiscard]] const std::optional<Error> &last_error() const { return last_error_; }
-
-  private:
-    void hold(BenchRunner *runner) {
-        const std::lock_guard lock(mutex_);
-        runner_ = runner;
-        if (runner != nullptr && stopped_) {
-            runner->stop();
-        }
-    }
-
-    const TuneFlags &flags_;
-    std::atomic<bool> stopped_{false};
-    std::mutex mutex_;
-    BenchRunner *runner_ = nullptr; // guarded by mutex_
-    std::optional<Error> last_error_;
-};
-
-std::string arena_text(const Tuning &tuning) {
-    return tuning.arena_bytes == 0 ? "all there is" : format_bytes(tuning.arena_bytes);
-}
-
-std::string line_of(const Trial &trial, const BenchTest &job) {
-    const std::string rate =
-        trial.seconds ? fmt::format("{:.3f} s | {:.2f}", *trial.seconds, job.n_token() / *trial.seconds) : "- | -";
-    return fmt::format("| {} | {} | {} | {} | {} |\n", trial.tuning.threads, trial.tuning.ubatch_tokens,
-                       arena_text(trial.tuning), trial.tuning.io_depth, rate);
-}
-
-nlohmann::ordered_json json_of(const Trial &trial) {
-    nlohmann::ordered_json json = {{"threads", trial.tuning.threads},
-                                   {"ubatch_tokens", trial.tuning.ubatch_tokens},
-                                   {"arena_bytes", trial.tuning.arena_bytes},
-                                   {"io_depth", trial.tuning.io_depth},
-                                   {"seconds", nullptr}};
-    if (trial.seconds) {
-        json["seconds"] = *trial.seconds;
-    }
-    return json;
-}
-
-// `path`: of the profile; empty if it could not be written.
-void print_result(const TuneFlags &flags, const TuneResult &result, const std::string &path) {
-    if (flags.output == "json") {
-        nlohmann::ordered_json json = {
-            {"job", flags.job.name()},
-            {"ram", flags.budget.text},
-            {"profile", path.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(path)},
-            {"best", json_of(result.best)},
-            {"trials", nlohmann::ordered_json::array()}};
-        for (const Trial &trial : result.trials) {
-            json["trials"].push_back(json_of(trial));
-        }
-        print_now(json.dump(2) + "\n");
-        return;
-    }
-    std::string table = fmt::format(
-        "| threads | ubatch | arena | read depth | {} | tok/s |\n|---|---|---|---|---|---|\n", flags.job.name());
-    for (const Trial &trial : result.trials) {
-        table += line_of(trial, flags.job);
-    }
-    print_now(fmt::format("{}\nbest: threads {}, ubatch {}, arena {}, read depth {}: {:.3f} s\nprofile: {}\n", table,
-                          result.best.tuning.threads, result.best.tuning.ubatch_tokens, arena_text(result.best.tuning),
-                          result.best.tuning.io_depth, result.best.seconds.value_or(0),
-                          path.empty() ? "not written" : path));
-}
 
 uint32_t context_of(const TuneFlags &flags) {
     const uint32_t given = flags.bench.open.model.context.ctx_tokens;
