@@ -75,7 +75,8 @@ int main(int argc, char **argv) {
         return report(error);
     }
     CLI::App app{"larder runs Mixture-of-Experts language models (GGUF) that are bigger than RAM.\n"
-                 "Resident weights stay in RAM, routed experts are read from the SSD when the router asks for them.",
+                 "The weights that every token needs stay in RAM. Routed experts are read from the SSD when the router "
+                 "selects them.",
                  "larder"};
     app.set_version_flag("--version", fmt::format("larder {} (llama.cpp {})", LARDER_VERSION, larder::llama_version()));
     app.require_subcommand(1);

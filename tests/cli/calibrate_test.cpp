@@ -80,14 +80,14 @@ TEST_F(Calibrate, ShowsTheReserveThatWasInForceBesideTheOneAskedFor) {
     EXPECT_EQ(j.at("smallest_asked_bytes"), 0);
     EXPECT_EQ(j.at("smallest_reserve_bytes"), j.at("reserves").at(0).at("reserve_bytes"));
     const std::string table = calibrate(flags).out;
-    EXPECT_THAT(table, HasSubstr("MiB, which --reserve 0 is raised to"));
-    EXPECT_THAT(table, HasSubstr("what was asked for is raised where "));
+    EXPECT_THAT(table, HasSubstr("MiB, raised from --reserve 0"));
+    EXPECT_THAT(table, HasSubstr("a reserve is raised if "));
 }
 
 TEST_F(Calibrate, FailsIfNoReserveStaysWithinTheBudget) {
     const Finished result = calibrate({"--ram", "20M"});
     EXPECT_EQ(result.exit_code, 3);
-    EXPECT_THAT(result.out, HasSubstr("none of them stays within the budget"));
+    EXPECT_THAT(result.out, HasSubstr("no reserve keeps the process within the budget"));
     EXPECT_THAT(result.err, HasSubstr("no reserve keeps the process within 20 MiB"));
 }
 
@@ -95,7 +95,7 @@ TEST_F(Calibrate, WrongUseIsExplained) {
     EXPECT_EQ(calibrate({"--ram", "80M", "--reserves", "much"}).exit_code, 2);
     const Finished one = calibrate({"--ram", "80M", "--reserve", "2M"});
     EXPECT_EQ(one.exit_code, 2);
-    EXPECT_EQ(one.err, "error: --reserve: calibrate tries several; name them with --reserves, like --reserves 2M\n");
+    EXPECT_EQ(one.err, "error: --reserve: calibrate takes a list of reserves; use --reserves, like --reserves 2M\n");
     EXPECT_EQ(calibrate({"--ram", "80M", "--reserves", "1M", "--reserve", "2M"}).exit_code, 2);
     EXPECT_EQ(calibrate({"-m", "/nowhere.gguf"}).exit_code, 1);
     const std::string help = larder({"calibrate", "--help"}).out;

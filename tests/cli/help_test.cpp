@@ -47,13 +47,13 @@ TEST(Help, SaysWhatABudgetMayBeAndIsWithoutBeingNamed) {
     for (const char *command : {"run", "verify", "tune", "bench", "plan", "calibrate"}) {
         const std::string help = help_of(command);
         EXPECT_THAT(help, HasSubstr("50% of what")) << command;
-        EXPECT_THAT(help, HasSubstr("all of that")) << command;
+        EXPECT_THAT(help, HasSubstr("all of it")) << command;
     }
 }
 
 TEST(Help, SaysThatAReserveIsRaisedForALongText) {
     for (const char *command : {"run", "plan"}) {
-        EXPECT_THAT(help_of(command), HasSubstr("raised where")) << command;
+        EXPECT_THAT(help_of(command), HasSubstr("raised if")) << command;
     }
 }
 
@@ -78,13 +78,13 @@ TEST(Help, NumbersOutOfRangeAreRefusedShortly) {
 TEST(Help, FlagsOfLlamaCppThatLarderCannotHaveAreExplained) {
     for (const std::string flag : {"-hf", "--hf-repo"}) {
         refused({"run", flag, "Qwen/Qwen3-30B-A3B-GGUF"},
-                flag + ": larder downloads no models; download the GGUF first (e.g. with hf download), then -m");
+                flag + ": larder cannot download models; download the GGUF first (e.g. with hf download), then use -m");
     }
     for (const std::string flag : {"-ngl", "--n-gpu-layers", "--gpu-layers"}) {
-        refused({"run", "-m", "m.gguf", flag, "99"}, flag + ": larder computes on the CPU; leave " + flag + " out");
+        refused({"run", "-m", "m.gguf", flag, "99"}, flag + ": larder computes on the CPU only; remove " + flag);
     }
     refused({"run", "-m", "m.gguf", "--n-gpu-layers=99"},
-            "--n-gpu-layers: larder computes on the CPU; leave --n-gpu-layers out");
+            "--n-gpu-layers: larder computes on the CPU only; remove --n-gpu-layers");
 }
 
 // Not a short one that seems whole, nor success.

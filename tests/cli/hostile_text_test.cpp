@@ -105,7 +105,7 @@ TEST_F(HostileText, AControlTokenInAMessageIsTextUnlessAskedFor) {
 TEST_F(HostileText, AnEndlessLineIsRefused) {
     const Finished result =
         run({"/bin/sh", "-c", std::string(LARDER_PROGRAM) + " run -m " + model_ + " -q -c 1024 --ram 60M </dev/zero"});
-    expect_line(result, 2, "error: a message has more than 24 KiB; shorten it or raise -c");
+    expect_line(result, 2, "error: a message is longer than 24 KiB; shorten it or raise -c");
 }
 
 TEST_F(HostileText, AMessageThatIsTooLongIsRefusedAndTheNextIsAnswered) {
@@ -113,7 +113,7 @@ TEST_F(HostileText, AMessageThatIsTooLongIsRefusedAndTheNextIsAnswered) {
     chat.type(std::string(1'000'000, 'x') + "\nhello\n");
     const Finished result = chat.wait();
     EXPECT_EQ(result.exit_code, 2);
-    EXPECT_THAT(result.err, HasSubstr("a message has more than 6 KiB"));
+    EXPECT_THAT(result.err, HasSubstr("a message is longer than 6 KiB"));
     EXPECT_EQ(std::ranges::count(result.out, '\n'), 1);
 }
 

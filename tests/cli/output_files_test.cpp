@@ -32,7 +32,7 @@ class OutputFiles : public testing::Test {
         for (const std::string &flag : flags) {
             EXPECT_THAT(result.err, HasSubstr(flag));
         }
-        EXPECT_THAT(result.err, HasSubstr("name another file"));
+        EXPECT_THAT(result.err, HasSubstr("use another file"));
         EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
         EXPECT_TRUE(contents(path) == before) << path;
     }

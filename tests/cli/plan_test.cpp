@@ -201,7 +201,7 @@ TEST_F(Plan, ABudgetAboveTheMachineIsRefusedWithThePlanOfWhatItGives) {
     EXPECT_EQ(j.at("arena_bytes"), same.at("arena_bytes")) << "all experts fit";
     EXPECT_NEAR(j.at("overhead_bytes").get<double>(), same.at("overhead_bytes").get<double>(), 2 * MiB);
     const Finished table = plan({"--ram", more, "-c", "4096"});
-    EXPECT_THAT(table.out, AllOf(HasSubstr("that this process may use ("), HasSubstr(") would be shared out like this"),
+    EXPECT_THAT(table.out, AllOf(HasSubstr("that this process may use ("), HasSubstr(") would be divided like this"),
                                  HasSubstr("largest context in the "), HasSubstr(" tokens, the model's\n"),
                                  Not(HasSubstr(": none"))));
     EXPECT_THAT(table.err, AllOf(HasSubstr("M or less, or accept the risk with --overcommit"), Not(HasSubstr("-c "))));
@@ -284,7 +284,7 @@ TEST_F(Plan, ACacheIsThatShareOfTheExpertsAndNamesItsBudget) {
     EXPECT_EQ(same.at("arena_bytes"), half.at("arena_bytes"));
     const json refused = plan_json({"--cache", "100", "--ram", mib(budget), "-c", "1024", "-ub", "512"}, 3);
     EXPECT_GT(bytes(refused, "smallest_budget_bytes"), budget);
-    EXPECT_EQ(plan_json({"--cache", "1", "-c", "1024"}, 3).at("smallest_budget_bytes"), nullptr) << "below a token";
+    EXPECT_EQ(plan_json({"--cache", "1", "-c", "1024"}, 3).at("smallest_budget_bytes"), nullptr) << "below the floor";
     for (const char *wrong : {"0", "101", "-5", "half", ""}) {
         const Finished result = plan({std::string("--cache=") + wrong});
         EXPECT_EQ(result.exit_code, 2) << wrong;

@@ -166,7 +166,7 @@ TEST_F(Probe, RefusesWhatItCannotMeasure) {
     refused({scratch_ / "small.bin", "--sizes", "many"}, 2, "--sizes: 'many' is not a size");
     refused({scratch_ / "small.bin", "--depths", "0"}, 2, "a depth of 0");
     refused({scratch_ / "", "--size", "1"}, 2,
-            "--size: no read of 256 KiB fits into a file of 1 B in " + (scratch_ / ""));
+            "--size: a file of 1 B in " + (scratch_ / "") + " is too small for a read of 256 KiB");
     refused({scratch_ / "", "--size", "1"}, 2, "; give 256K or more");
     refused({scratch_ / "", "--size", "64K", "--sizes", "4K,128K"}, 2, "; give 128K or more");
     refused({scratch_ / "", "--size", "1000000T"}, 2, "--size: ");
@@ -190,7 +190,7 @@ TEST_F(Probe, ReadsWhatOnlyBeginsLikeAModelAsAnyFile) {
     std::ofstream(scratch_ / "broken.gguf") << "GGUF" << std::string(2 * MiB, 'x');
     const Finished result = probe({scratch_ / "broken.gguf"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("note: read as any file, not as a model"));
+    EXPECT_THAT(result.out, HasSubstr("note: measured as a plain file, not as a model"));
 }
 
 } // namespace

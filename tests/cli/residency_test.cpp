@@ -74,9 +74,9 @@ TEST_F(Residencies, RefuseFlagsThatTheyWouldNotHeed) {
     EXPECT_THAT(larder({"run", "-m", model(), "-p", "a", "--residency", "page", "--kernels", "repacked"}).err,
                 testing::StartsWith("error: "))
         << "nothing is announced that is then refused";
-    refused({"--residency", "page", "--ram", "1G"}, "--ram: residency 'page' keeps no budget");
-    refused({"--residency", "stock", "--ram", "1G"}, "--ram: residency 'stock' keeps no budget");
-    refused({"--residency", "stock", "--arena", "1G"}, "--arena: residency 'stock' keeps no budget");
+    refused({"--residency", "page", "--ram", "1G"}, "--ram: residency 'page' has no budget");
+    refused({"--residency", "stock", "--ram", "1G"}, "--ram: residency 'stock' has no budget");
+    refused({"--residency", "stock", "--arena", "1G"}, "--arena: residency 'stock' has no budget");
     refused({"--residency", "stock", "--page-evict", "none"}, "residency 'stock' drops no pages");
     refused({"--hot-tokens", "4"}, "residency 'arena' drops no pages");
     refused({"--residency", "page", "--hot-tokens", "0"}, "--hot-tokens");

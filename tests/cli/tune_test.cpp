@@ -96,7 +96,7 @@ TEST_F(Tune, AProfileThatIsNoneIsSaidAndNotUsed) {
     const auto said = [&](const std::string &why) {
         const Finished used = answer({"--ram", "1G", "-q"});
         EXPECT_EQ(used.exit_code, 0) << used.err;
-        EXPECT_THAT(used.err, testing::StartsWith("warning: " + path + " is no profile of larder tune: " + why));
+        EXPECT_THAT(used.err, testing::StartsWith("warning: " + path + " is not a profile of larder tune: " + why));
         EXPECT_THAT(used.err, testing::EndsWith("; remove it, or run with --no-profile\n"));
         EXPECT_EQ(std::count(used.err.begin(), used.err.end(), '\n'), 1) << used.err;
     };
@@ -106,22 +106,22 @@ TEST_F(Tune, AProfileThatIsNoneIsSaidAndNotUsed) {
         std::ofstream(path) << bad;
         said(why);
     };
-    said_with("threads", "many", "its threads is no whole number");
-    said_with("threads", -1, "its threads is no whole number");
-    said_with("threads", 513, "its threads is 513, not one of 1 to 512");
-    said_with("io_depth", 0, "its io_depth is 0, not one of 1 to 1024");
-    said_with("ubatch_tokens", 0, "its ubatch_tokens is 0, not one of 1 to");
-    said_with("arena_bytes", UINT64_MAX, "its arena_bytes is 18446744073709551615, not one of 0 to");
+    said_with("threads", "many", "its threads is not a whole number");
+    said_with("threads", -1, "its threads is not a whole number");
+    said_with("threads", 513, "its threads is 513, not a number from 1 to 512");
+    said_with("io_depth", 0, "its io_depth is 0, not a number from 1 to 1024");
+    said_with("ubatch_tokens", 0, "its ubatch_tokens is 0, not a number from 1 to");
+    said_with("arena_bytes", UINT64_MAX, "its arena_bytes is 18446744073709551615, not a number from 0 to");
     said_with("arena_bytes", 1, "its arena_bytes do not hold one token's experts");
-    said_with("memory_flags", "-np", "its memory_flags are no texts");
-    said_with("memory_flags", {{"-np", 1}}, "its memory_flags are no texts");
-    said_with("larder_profile", 1, "it is not of version 2");
+    said_with("memory_flags", "-np", "its memory_flags are not strings");
+    said_with("memory_flags", {{"-np", 1}}, "its memory_flags are not strings");
+    said_with("larder_profile", 1, "its version is not 2");
     for (const char *text : {"", "dear diary", "[]"}) {
         std::ofstream(path) << text;
         said("it is not a JSON object");
     }
     std::ofstream(path) << std::string(65537, '[');
-    said("it has more than 64 KiB");
+    said("it is larger than 64 KiB");
     EXPECT_EQ(answer({"--ram", "1G", "-q", "--no-profile"}).err, "");
 
     std::filesystem::remove(path);
@@ -149,7 +149,7 @@ TEST_F(Tune, AProfileOfAShorterContextGivesOnlyThreadsAndReadDepth) {
             HasSubstr("profile: threads 1, ubatch 64, arena at most 2 MiB, read depth 8, as larder tune found ("));
     }
     const std::string left_out = "profile: threads 1, read depth 8, as larder tune found; its ubatch and arena are not "
-                                 "used, as they were found ";
+                                 "used, because they were found ";
     EXPECT_THAT(used_with({"-c", "512"}), HasSubstr(left_out + "with -c 256 ("));
     EXPECT_THAT(used_with({}), HasSubstr(left_out + "with -c 256 (")) << "the default is longer";
     EXPECT_THAT(used_with({"-c", "256", "-np", "2"}), HasSubstr(left_out + "with another -np ("));
@@ -159,7 +159,7 @@ TEST_F(Tune, AProfileOfAShorterContextGivesOnlyThreadsAndReadDepth) {
     EXPECT_THAT(used_with({"-c", "256", "--kernels", "plain"}), HasSubstr(left_out + "with another --kernels ("));
     EXPECT_THAT(used_with({"-c", "256", "--reserve", "8M"}), HasSubstr(left_out + "with another --reserve ("));
     EXPECT_THAT(used_with({"-c", "512", "-t", "1", "--io-depth", "4"}),
-                HasSubstr("profile: its ubatch and arena are not used, as they were found with -c 256 ("));
+                HasSubstr("profile: its ubatch and arena are not used, because they were found with -c 256 ("));
     EXPECT_THAT(used_with({"-c", "512", "-ub", "32", "--arena", "3M"}), Not(HasSubstr("its ubatch and arena")))
         << "the user has named both";
 }
@@ -175,7 +175,7 @@ TEST_F(Tune, AProfileIsNoReasonForARefusal) {
 
     const Finished longer = answer(small);
     EXPECT_EQ(longer.exit_code, 0) << longer.err;
-    EXPECT_THAT(longer.err, HasSubstr("not used, as they were found with -c 1024"));
+    EXPECT_THAT(longer.err, HasSubstr("not used, because they were found with -c 1024"));
 
     // As if it had been made while there was more to give.
     const std::string path = json::parse(tuned.out).at("profile");
@@ -184,7 +184,7 @@ TEST_F(Tune, AProfileIsNoReasonForARefusal) {
     std::ofstream(path) << profile;
     const Finished again = answer(small);
     EXPECT_EQ(again.exit_code, 0) << again.err;
-    EXPECT_THAT(again.err, HasSubstr("profile: not used, as what it holds does not fit into the budget now\n"));
+    EXPECT_THAT(again.err, HasSubstr("profile: not used, because its settings do not fit into the budget now\n"));
     const Finished never = answer({"--ram", "48M", "-c", "4096", "-ub", "1024"});
     EXPECT_EQ(never.exit_code, 3) << "what the user asks for is refused as without a profile";
 }

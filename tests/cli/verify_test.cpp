@@ -106,7 +106,7 @@ TEST_F(Verify, StatesTheErrorOfKernelsWithoutATwin) {
     const Finished result = larder(
         {"verify", "-m", model, "--kernels", "fast", "--ram", "200M", "-n", "4", "--out", scratch_ / "ab-test.json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("close: off by"));
+    EXPECT_THAT(result.out, HasSubstr("close: mean error"));
     const auto json = nlohmann::json::parse(contents(scratch_ / "ab-test.json"));
     const auto &run = json.at("runs").at(0);
     EXPECT_EQ(run.at("kernels"), "fast");
@@ -167,7 +167,7 @@ TEST_F(Verify, SaysWhatToDoWhenStockWasKilledForWantOfMemory) {
     kill(stock, SIGKILL);
     const Finished result = process.wait();
     EXPECT_EQ(result.exit_code, 1);
-    EXPECT_THAT(result.err, HasSubstr("stock llama.cpp was killed (signal 9), most likely for want of memory; "
+    EXPECT_THAT(result.err, HasSubstr("stock llama.cpp was killed (signal 9), most likely because memory ran out; "
                                       "use --kernels plain"));
 }
 

@@ -27,7 +27,7 @@ namespace {
 
 std::vector<BenchTest> tests_of(const BenchFlags &flags) {
     if (flags.n_prompt_gen.size() % 2 != 0) {
-        throw Error(ErrorKind::usage, "-pg: wants pairs of tokens", "give them like 512,128");
+        throw Error(ErrorKind::usage, "-pg: expected pairs of token counts", "give pairs like 512,128");
     }
     std::vector<BenchTest> tests;
     for (const uint32_t depth : flags.depth) {
@@ -68,7 +68,7 @@ uint32_t ctx_tokens_of(const BenchFlags &flags, const std::vector<BenchTest> &te
     const uint64_t given = flags.open.model.context.ctx_tokens;
     if (given > 0 && given < longest && text_bytes(flags) == 0) {
         throw Error(ErrorKind::usage, fmt::format("-c: the tests need {} tokens of context", longest),
-                    "raise it or leave it out");
+                    "raise it or remove it");
     }
     return static_cast<uint32_t>(given > 0 ? given : std::min<uint64_t>(longest, INT32_MAX));
 }
@@ -76,7 +76,7 @@ uint32_t ctx_tokens_of(const BenchFlags &flags, const std::vector<BenchTest> &te
 std::vector<BenchRow> rows_of(const BenchFlags &flags, const std::vector<BenchTest> &tests) {
     if (flags.page.given() && std::ranges::find(flags.residencies, Residency::page) == flags.residencies.end()) {
         throw Error(ErrorKind::usage, "--hot-tokens, --page-evict: no row has residency 'page'",
-                    "add --residency page, or leave them out");
+                    "add --residency page, or remove them");
     }
     std::vector<BenchRow> rows;
     const auto add = [&](const Budget &budget, Residency residency) {
@@ -188,64 +188,70 @@ int bench(BenchFlags &flags) {
 void add_test_flags(CLI::App &command, BenchFlags &flags) {
     const std::string group = "Tests";
     constexpr int64_t tokens_max = 1 << 24;
-    add_integers(command, "-p,--n-prompt", flags.n_prompt, 0, tokens_max, "tokens of prefill; 0 for no such test")
+    add_integers(command, "-p,--n-prompt", flags.n_prompt, 0, tokens_max,
+                 "tokens of the prefill test; 0: no prefill test")
         ->default_str("512")
         ->group(group);
-    add_integers(command, "-n,--n-gen", flags.n_gen, 0, tokens_max, "tokens of decode; 0 for no such test")
+    add_integers(command, "-n,--n-gen", flags.n_gen, 0, tokens_max, "tokens of the decode test; 0: no decode test")
         ->default_str("128")
         ->group(group);
-    add_integers(command, "--n-prompt-gen", flags.n_prompt_gen, 0, tokens_max, "pairs of both, measured together")
+    add_integers(command, "--n-prompt-gen", flags.n_prompt_gen, 0, tokens_max,
+                 "pairs of prefill tokens and decode tokens, measured together")
         ->group(group);
     add_integers(command, "-d,--n-depth", flags.depth, 0, tokens_max, "tokens in the context before each test")
         ->default_str("0")
         ->group(group);
-    add_integer(command, "-r,--repetitions", flags.repetitions, 1, 10'000, "of each test")
+    add_integer(command, "-r,--repetitions", flags.repetitions, 1, 10'000, "repetitions of each test")
         ->default_str("5")
         ->group(group);
     CLI::Option *cold =
-        command.add_flag("--cold", flags.cold, "an empty arena and page cache before each repetition")->group(group);
-    command.add_flag("--warm", flags.warm, "one repetition that does not count before the others (default)")
+        command.add_flag("--cold", flags.cold, "empty the arena and the page cache before each repetition")
+            ->group(group);
+    command.add_flag("--warm", flags.warm, "run one repetition that is not counted before the others (default)")
         ->excludes(cold)
         ->group(group);
-    command.add_flag("--no-warmup", flags.no_warmup, "warm, but count the first repetition too")->group(group);
-    detail::add_list_option(
-        command, "--residency",
-        "arena, page (experts in a file mapping), stock (llama.cpp's own, mapped), or a list to compare; page and "
-        "stock have ubatch 512 without -ub",
-        "TEXT,…",
-        [&flags](const std::vector<std::string> &names) {
-            flags.residencies.clear();
-            std::ranges::transform(names, std::back_inserter(flags.residencies), residency_of);
-        })
+    command.add_flag("--no-warmup", flags.no_warmup, "like --warm, but count the first repetition too")->group(group);
+    detail::add_list_option(command, "--residency",
+                            "arena, page (experts in a file mapping), stock (llama.cpp's own loader), or a list to "
+                            "compare; without -ub, page and stock use a ubatch of 512",
+                            "TEXT,…",
+                            [&flags](const std::vector<std::string> &names) {
+                                flags.residencies.clear();
+                                std::ranges::transform(names, std::back_inserter(flags.residencies), residency_of);
+                            })
         ->check(CLI::IsMember(residency_names()))
         ->default_str("arena")
         ->group(group);
     CLI::Option *prompt =
-        command.add_option("--prompt", flags.prompt, "the text to read (default: random tokens)")->group(group);
-    command.add_option("-f,--file", flags.prompt_file, "the same from a file")->excludes(prompt)->group(group);
-    add_integer(command, "--seed", flags.seed, 0, INT64_MAX, "of the random tokens")->default_str("1")->group(group);
+        command.add_option("--prompt", flags.prompt, "input text (default: random tokens)")->group(group);
+    command.add_option("-f,--file", flags.prompt_file, "read the input text from a file")
+        ->excludes(prompt)
+        ->group(group);
+    add_integer(command, "--seed", flags.seed, 0, INT64_MAX, "seed of the random tokens")
+        ->default_str("1")
+        ->group(group);
 }
 
 } // namespace
 
 void add_bench(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<BenchFlags>();
-    CLI::App *command =
-        app.add_subcommand("bench", "measure prefill and decode under one or more budgets, as llama-bench does");
+    CLI::App *command = app.add_subcommand(
+        "bench", "measure the speed of prefill and decode under one or more budgets, like llama-bench");
     add_budgets_flag(*command, flags->budgets,
-                     "budgets, like 4G,8G or 50% of what the machine or cgroup can give (default: all of that); each "
-                     "in a process of its own");
+                     "budgets, like 4G,8G or 50% of what the machine or cgroup can give (default: all of it); each "
+                     "runs in its own process");
     add_model_flags(*command, flags->open);
     add_batch_flag(*command, flags->open);
     add_test_flags(*command, *flags);
     add_page_flags(*command, flags->page);
     command->add_flag("--no-probe", flags->no_probe,
-                      "do not measure the disk: no T_io then, and a limit only where no expert is read");
+                      "do not measure the disk; there is no T_io, and a limit only in rows that read no experts");
     command->add_option("-o,--output", flags->output, "md, csv, json or jsonl")
         ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
         ->capture_default_str();
-    command->add_option("--svg", flags->svg, "file for a chart of decode rate and hit rate against the budget");
-    command->add_flag("--progress", flags->progress, "say on standard error what is being measured");
+    command->add_option("--svg", flags->svg, "write a chart of decode rate and hit rate by budget to this file");
+    command->add_flag("--progress", flags->progress, "report on standard error what is being measured");
     command->callback([flags, &body] { body = [flags] { return bench(*flags); }; });
 }
 

@@ -103,7 +103,7 @@ std::string table_end(const BenchSetting &setting) {
     std::string text =
         fmt::format("\n{}, larder {} (llama.cpp {})", setting.cold ? "cold" : "warm", LARDER_VERSION, llama_version());
     if (setting.disk_bytes_per_second > 0) {
-        text += fmt::format("; a token needs {} of experts, which the disk gives at {}/s",
+        text += fmt::format("; a token uses {} of experts, and the disk reads them at {}/s",
                             format_bytes(setting.token_bytes),
                             format_bytes(static_cast<uint64_t>(setting.disk_bytes_per_second)));
     }

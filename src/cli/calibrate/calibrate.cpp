@@ -81,8 +81,8 @@ int calibrate(const CalibrateFlags &flags) {
 // That is for one run; here it would be ignored.
 void refuse_one_reserve(CLI::App &command) {
     command.get_option("--reserve")->group("")->check([](const std::string &text) -> std::string {
-        throw Error(ErrorKind::usage, "--reserve: calibrate tries several",
-                    fmt::format("name them with --reserves, like --reserves {}", printable(text)));
+        throw Error(ErrorKind::usage, "--reserve: calibrate takes a list of reserves",
+                    fmt::format("use --reserves, like --reserves {}", printable(text)));
     });
 }
 
@@ -90,15 +90,16 @@ void refuse_one_reserve(CLI::App &command) {
 
 void add_calibrate(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<CalibrateFlags>();
-    CLI::App *command =
-        app.add_subcommand("calibrate", "run a model shortly with one reserve after the other: what it really takes");
+    CLI::App *command = app.add_subcommand(
+        "calibrate", "run a model briefly with each of several reserves, and print the memory that it used");
     const std::string memory = "Model and memory";
     add_budget_flag(*command, flags->budget);
     add_model_flags(*command, flags->open);
     refuse_one_reserve(*command);
     command
-        ->add_option("--reserves", flags->reserves,
-                     "reserves, like 256M,512M; each in a process of its own (default: 1/64 to 1/8 of the budget)")
+        ->add_option(
+            "--reserves", flags->reserves,
+            "reserves to try, like 256M,512M; each runs in its own process (default: 1/64 to 1/8 of the budget)")
         ->delimiter(',')
         ->take_all()
         ->group(memory);

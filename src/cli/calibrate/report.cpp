@@ -74,17 +74,16 @@ std::string flag_of(const CalibratedReserve &reserve) {
 std::string conclusion_of(const Calibration &calibration) {
     std::string text;
     if (std::ranges::any_of(calibration.reserves, raised)) {
-        text +=
-            "\nwhat was asked for is raised where three quarters of it do not hold what tokenising a long text takes\n";
+        text += "\na reserve is raised if three quarters of it cannot hold what tokenising a long text takes\n";
     }
     const CalibratedReserve *smallest = smallest_reserve(calibration);
     if (smallest == nullptr) {
-        return text + "\nnone of them stays within the budget\n";
+        return text + "\nno reserve keeps the process within the budget\n";
     }
-    return text + fmt::format("\nthe smallest that stays within the budget: {}\n",
+    return text + fmt::format("\nsmallest reserve that keeps the process within the budget: {}\n",
                               raised(*smallest)
-                                  ? fmt::format("{}, which {} is raised to",
-                                                mebibytes(bytes_of(*smallest, "reserve_bytes")), flag_of(*smallest))
+                                  ? fmt::format("{}, raised from {}", mebibytes(bytes_of(*smallest, "reserve_bytes")),
+                                                flag_of(*smallest))
                                   : flag_of(*smallest));
 }
 

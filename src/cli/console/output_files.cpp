@@ -34,11 +34,11 @@ bool same_file(const std::string &a, const std::string &b) {
     return !exists_a && !exists_b && future_path(a) == future_path(b);
 }
 
-void refuse_if_same(const NamedFile &output, const NamedFile &other, const char *why) {
+void refuse_if_same(const NamedFile &output, const NamedFile &other, const char *effect) {
     if (!output.path.empty() && !other.path.empty() && same_file(output.path, other.path)) {
         throw Error(ErrorKind::usage,
-                    fmt::format("{}: {} is a file that {} names{}", output.flag, output.path, other.flag, why),
-                    "name another file");
+                    fmt::format("{}: {} is also the file of {}{}", output.flag, output.path, other.flag, effect),
+                    "use another file");
     }
 }
 
@@ -73,10 +73,10 @@ std::vector<NamedFile> model_files(const std::string &flag, const std::string &p
 void refuse_overwriting(const std::vector<NamedFile> &inputs, const std::vector<NamedFile> &outputs) {
     for (size_t i = 0; i < outputs.size(); i++) {
         for (const NamedFile &input : inputs) {
-            refuse_if_same(outputs[i], input, ", and would be lost");
+            refuse_if_same(outputs[i], input, ", which would be lost");
         }
         for (size_t j = 0; j < i; j++) {
-            refuse_if_same(outputs[i], outputs[j], " too");
+            refuse_if_same(outputs[i], outputs[j], "");
         }
     }
 }

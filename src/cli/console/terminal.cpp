@@ -21,7 +21,8 @@ void print_now(const std::string &text) {
     if (!written || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
         const bool full = errno == ENOSPC || errno == EDQUOT;
         throw Error::from_errno(errno != 0 ? errno : EIO, "cannot write to standard output",
-                                full ? "free some space there" : "send it to what can be written, as with > FILE");
+                                full ? "free some space there"
+                                     : "redirect it to a file that can be written, for example with > FILE");
     }
 }
 

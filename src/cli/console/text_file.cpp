@@ -33,7 +33,7 @@ std::string read_text_file(const std::string &path, const std::string &flag, uin
         }
         text.append(buffer.data(), n > 0 ? static_cast<size_t>(n) : 0);
         if (text.size() > bytes_max) {
-            throw Error(ErrorKind::usage, fmt::format("{}: {} has more than {}", flag, path, format_bytes(bytes_max)),
+            throw Error(ErrorKind::usage, fmt::format("{}: {} is larger than {}", flag, path, format_bytes(bytes_max)),
                         "give a shorter text");
         }
     }

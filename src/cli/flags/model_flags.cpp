@@ -82,18 +82,20 @@ void add_memory_flags(CLI::App &command, OpenOptions &options) {
                 "context in tokens, rounded up to a multiple of 256 (default: the model's, at most 4096)")
         ->group(memory_group);
     add_integer(command, "--parallel", context.sequences, 1, sequences_max,
-                "sequences that share the context, each with a recurrent state of its own (default: 1)")
+                "number of sequences that share the context; each has its own recurrent state (default: 1)")
         ->group(memory_group);
     add_size(command, "--reserve", plan.reserve_bytes, true,
-             "memory kept free inside the budget (default: min(budget/16, 1G)); raised where tokenising a long text "
-             "takes more")
+             "headroom inside the budget (default: min(budget/16, 1G)); raised if tokenising a long text needs more")
         ->group(memory_group);
     add_size(command, "--arena", plan.arena_bytes, false,
-             "at most this much of the budget for experts (default: all there is)")
+             "maximum size of the arena, the memory for experts (default: all that the budget leaves)")
         ->group(memory_group);
     command.add_flag("--overcommit", plan.overcommit, "accept a budget above what the machine can give")
         ->group(memory_group);
-    command.add_flag("--mlock", options.runtime.lock_memory, "keep all of it out of swap")->group(memory_group);
+    command
+        .add_flag("--mlock", options.runtime.lock_memory,
+                  "lock all memory of the process, so that none of it is swapped out")
+        ->group(memory_group);
     command.add_option("--cache-type-k,--ctk", context.cache_type_k, "type of the K cache")
         ->capture_default_str()
         ->group(memory_group);
@@ -105,27 +107,27 @@ void add_memory_flags(CLI::App &command, OpenOptions &options) {
 void add_computing_flags(CLI::App &command, OpenOptions &options) {
     ContextSpec &context = options.model.context;
     add_threads(command, "-t,--threads", context.threads,
-                "threads for decode (default: the physical cores that affinity mask and CPU quota leave)")
+                "threads for decode (default: the physical cores that the affinity mask and the CPU quota allow)")
         ->group(computing_group);
-    add_threads(command, "--threads-batch", context.threads_batch, "threads for prefill (default: as -t)")
+    add_threads(command, "--threads-batch", context.threads_batch, "threads for prefill (default: the same as -t)")
         ->group(computing_group);
     add_integer(command, "--ubatch-size", context.ubatch_tokens, 0, tokens_max,
-                "tokens computed at once in prefill (default: chosen by the plan, at most 512, or the context, if "
-                "that is shorter)")
+                "tokens computed at once in prefill (default: chosen by the plan, at most 512 and at most the context)")
         ->group(computing_group);
     add_choice(command, "--flash-attn", context.flash_attention, flash_attention_names,
                "flash attention: auto, on or off")
         ->group(computing_group);
     add_choice(command, "--kernels", options.model.kernels, kernel_names,
-               "plain (as llama.cpp --no-repack), repacked (as llama.cpp's default), mixed (experts plain, the rest "
-               "repacked), fast (no bit-equal twin), or auto: repacked if all experts fit, else mixed")
+               "plain (like llama.cpp --no-repack), repacked (like llama.cpp's default), mixed (experts plain, all "
+               "other weights repacked), fast (llama.cpp has no mode with the same bits), or auto: repacked if all "
+               "experts fit into the arena, else mixed")
         ->group(computing_group);
     add_reader_flags(command, options.runtime.reader);
     add_integer(command, "--io-depth", options.runtime.reader.depth, 1, io_depth_max,
-                fmt::format("reads under way at once (default: {})", default_read_depth))
+                fmt::format("maximum number of reads in flight (default: {})", default_read_depth))
         ->group(computing_group);
     detail::add_text_option(command, "--io-timeout",
-                            "seconds after which a disk that does not answer is an error; 0: never (default: 60)", "N",
+                            "fail if the disk finishes no read for N seconds; 0: never (default: 60)", "N",
                             [&timeout = options.runtime.read_timeout](const std::string &text) {
                                 timeout = std::chrono::seconds(parse_integer(text, "--io-timeout", 0, io_timeout_max));
                             })
@@ -175,8 +177,8 @@ CLI::Option *add_model_flag(CLI::App &command, std::string &path) {
 
 void add_budget_flag(CLI::App &command, Budget &budget) {
     detail::add_text_option(command, "--ram",
-                            "budget of the whole process, like 8G, or 50% of what the machine or cgroup can give "
-                            "(default: all of that)",
+                            "memory budget of the whole process, like 8G, or 50% of what the machine or cgroup can "
+                            "give (default: all of it)",
                             "SIZE", [&budget](const std::string &text) { budget = parse_budget(text); })
         ->group(memory_group);
 }
@@ -192,7 +194,7 @@ void add_budgets_flag(CLI::App &command, std::vector<Budget> &budgets, const std
 
 void add_batch_flag(CLI::App &command, OpenOptions &options) {
     add_integer(command, "-b,--batch-size", options.model.context.batch_tokens, 1, batch_tokens_max,
-                "tokens handed to llama.cpp at once")
+                "tokens passed to llama.cpp at once")
         ->default_str(std::to_string(options.model.context.batch_tokens))
         ->group(computing_group);
 }
@@ -204,10 +206,10 @@ void add_output_flag(CLI::App &command, std::string &output) {
 }
 
 void add_reader_flags(CLI::App &command, ReaderOptions &reader) {
-    add_choice(command, "--io", reader.backend, io_backend_names, "how experts are read: auto, io_uring or pread")
+    add_choice(command, "--io", reader.backend, io_backend_names, "how files are read: auto, io_uring or pread")
         ->group(computing_group);
     add_choice(command, "--direct-io", reader.direct, direct_io_names,
-               "past the page cache (O_DIRECT): auto, required or off")
+               "bypass the page cache (O_DIRECT): auto, required or off")
         ->group(computing_group);
 }
 

@@ -43,10 +43,10 @@ PagerOptions PageFlags::options() const {
 }
 
 void add_residency_flag(CLI::App &command, Residency &residency) {
-    detail::add_text_option(
-        command, "--residency",
-        "arena; or to compare with: page (experts in a file mapping), stock (llama.cpp's own loader)", "TEXT",
-        [&residency](const std::string &text) { residency = residency_of(text); })
+    detail::add_text_option(command, "--residency",
+                            "what decides which experts are in RAM: arena; for comparison, page (experts in a file "
+                            "mapping) or stock (llama.cpp's own loader)",
+                            "TEXT", [&residency](const std::string &text) { residency = residency_of(text); })
         ->check(CLI::IsMember(residency_names()))
         ->default_str("arena")
         ->group("Model and memory");
@@ -55,15 +55,15 @@ void add_residency_flag(CLI::App &command, Residency &residency) {
 void add_page_flags(CLI::App &command, PageFlags &flags) {
     const std::string group = "With --residency page";
     detail::add_text_option(
-        command, "--hot-tokens", "an expert that none of the last N tokens used is dropped (default: 8)", "N",
+        command, "--hot-tokens", "drop an expert if none of the last N tokens used it (default: 8)", "N",
         [&flags](const std::string &text) {
             flags.hot_tokens = static_cast<uint32_t>(parse_integer(text, "--hot-tokens", 1, 1 << 24));
         })
         ->group(group);
-    detail::add_text_option(
-        command, "--page-evict",
-        "how: madvise (out of the process), fadvise (out of the page cache), both or none (default: both)", "TEXT",
-        [&flags](const std::string &text) { flags.evict = named(evicts, text); })
+    detail::add_text_option(command, "--page-evict",
+                            "how experts are dropped: madvise (from the process), fadvise (from the page cache), both "
+                            "or none (default: both)",
+                            "TEXT", [&flags](const std::string &text) { flags.evict = named(evicts, text); })
         ->check(CLI::IsMember(names_of(evicts)))
         ->group(group);
 }
@@ -72,7 +72,7 @@ void refuse_unheeded(Residency residency, const PageFlags &page, const OpenOptio
     if (residency != Residency::page && page.given()) {
         throw Error(ErrorKind::usage,
                     fmt::format("--hot-tokens, --page-evict: residency '{}' drops no pages", to_string(residency)),
-                    "add --residency page, or leave them out");
+                    "add --residency page, or remove them");
     }
     const PlanOptions &plan = options.runtime.plan;
     for (const auto &[flag, given] : {std::pair{"--ram", plan.budget_bytes.has_value()},
@@ -80,9 +80,9 @@ void refuse_unheeded(Residency residency, const PageFlags &page, const OpenOptio
                                       {"--arena", plan.arena_bytes.has_value()}}) {
         if (residency != Residency::arena && given) {
             throw Error(ErrorKind::usage,
-                        fmt::format("{}: residency '{}' keeps no budget: the kernel decides what stays in RAM", flag,
+                        fmt::format("{}: residency '{}' has no budget: the kernel decides what stays in RAM", flag,
                                     to_string(residency)),
-                        fmt::format("leave out {}, or use --residency arena", flag));
+                        fmt::format("remove {}, or use --residency arena", flag));
         }
     }
 }

@@ -34,12 +34,12 @@ constexpr std::array<std::string_view, 3> gpu_flags = {"-ngl", "--gpu-layers", "
 void refuse_what_larder_cannot_have(std::string_view argument) {
     const std::string_view flag = argument.substr(0, argument.find('='));
     if (std::ranges::find(download_flags, flag) != download_flags.end()) {
-        throw Error(ErrorKind::usage, fmt::format("{}: larder downloads no models", flag),
-                    "download the GGUF first (e.g. with hf download), then -m");
+        throw Error(ErrorKind::usage, fmt::format("{}: larder cannot download models", flag),
+                    "download the GGUF first (e.g. with hf download), then use -m");
     }
     if (std::ranges::find(gpu_flags, flag) != gpu_flags.end()) {
-        throw Error(ErrorKind::usage, fmt::format("{}: larder computes on the CPU", flag),
-                    fmt::format("leave {} out", flag));
+        throw Error(ErrorKind::usage, fmt::format("{}: larder computes on the CPU only", flag),
+                    fmt::format("remove {}", flag));
     }
 }
 

@@ -114,7 +114,8 @@ void print_facts(const ModelLayout &layout, const WeightAccount &account) {
                    account.expert_layers.size(), layout.n_expert, layout.n_expert_used);
     }
     if (layout.n_layer_nextn > 0) {
-        fmt::print("  {:<18}the last {} predict further tokens and are not run otherwise\n", "", layout.n_layer_nextn);
+        fmt::print("  {:<18}the last {} only predict additional tokens; larder does not run them\n", "",
+                   layout.n_layer_nextn);
     }
     print_layers("full attention", layout.full_attention_layers);
     print_layers("windowed", layout.windowed_layers);

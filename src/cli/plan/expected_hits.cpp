@@ -45,11 +45,13 @@ RoutingTrace trace_for(const ModelLayout &layout, const std::string &path) {
     RoutingTrace trace = read_trace(path);
     const bool layers = trace.n_layer == routed_layers(layout, false) || trace.n_layer == routed_layers(layout, true);
     if (!layers || trace.n_expert > layout.n_expert || trace.top_k != layout.n_expert_used) {
-        throw Error(ErrorKind::usage,
-                    fmt::format("--trace: {} has {} layers of {} experts, {} used, but the model {} of {}, {} used",
-                                path, trace.n_layer, trace.n_expert, trace.top_k, routed_layers(layout, false),
-                                layout.n_expert, layout.n_expert_used),
-                    "record one with larder run --trace");
+        throw Error(
+            ErrorKind::usage,
+            fmt::format(
+                "--trace: {} has {} layers of {} experts, {} used, but the model has {} layers of {} experts, {} used",
+                path, trace.n_layer, trace.n_expert, trace.top_k, routed_layers(layout, false), layout.n_expert,
+                layout.n_expert_used),
+            "record one with larder run --trace");
     }
     trace.n_expert = layout.n_expert; // not every format says it
     return trace;

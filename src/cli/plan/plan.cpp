@@ -299,26 +299,25 @@ int plan(const PlanFlags &flags) {
 void add_plan(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<PlanFlags>();
     CLI::App *command =
-        app.add_subcommand("plan", "show how a budget would be shared out, and whether it suffices; reads no weight");
+        app.add_subcommand("plan", "show how a budget would be divided, and whether it suffices; reads no weights");
     const std::string memory = "Model and memory";
     add_budget_flag(*command, flags->budget);
     add_model_flags(*command, flags->open);
-    CLI::Option *cache =
-        command
-            ->add_option("--cache", flags->cache,
-                         "an arena of this share of the routed experts, in %; without --ram: and the budget it takes")
-            ->excludes(command->get_option("--arena"))
-            ->group(memory);
-    CLI::Option *all =
-        command
-            ->add_flag("--all", flags->all,
-                       "a table over contexts (with -c: that one) and shares of the experts: which fit, and what "
-                       "each takes")
-            ->excludes(cache)
-            ->excludes(command->get_option("--arena"))
-            ->excludes(command->get_option("--mlock"))
-            ->group(memory);
-    command->add_option("--trace", flags->trace, "expect the hit rate of this routing (default: of a synthetic one)")
+    CLI::Option *cache = command
+                             ->add_option("--cache", flags->cache,
+                                          "make the arena this share of the routed experts, in %; without --ram, also "
+                                          "print the budget that this takes")
+                             ->excludes(command->get_option("--arena"))
+                             ->group(memory);
+    CLI::Option *all = command
+                           ->add_flag("--all", flags->all,
+                                      "print a table of contexts (with -c: only that one) and shares of the experts: "
+                                      "the smallest budget of each, and whether the given budget holds it")
+                           ->excludes(cache)
+                           ->excludes(command->get_option("--arena"))
+                           ->excludes(command->get_option("--mlock"))
+                           ->group(memory);
+    command->add_option("--trace", flags->trace, "routing trace for the expected hit rate (default: a synthetic trace)")
         ->excludes(all);
     add_output_flag(*command, flags->output);
     command->callback([flags, &body] { body = [flags] { return plan(*flags); }; });

@@ -61,10 +61,9 @@ std::string parts_of(const PlanReport &report) {
            row("O  overhead", plan.fixed.overhead, "code, vocabulary, threads, loading") +
            row("F  = L + O", footprint(plan), "full footprint") +
            row("reserve", plan.reserve_bytes,
-               fmt::format("kept free; {} of it to tokenise a long text", format_bytes(plan.fixed.transient))) +
-           row("spare", plan.spare_bytes, "needed by nothing") +
-           row("budget", plan.budget_bytes, "F, reserve and spare") +
-           row("floor", plan.floor_bytes, "one token's experts: the least arena");
+               fmt::format("headroom; {} of it for tokenising a long text", format_bytes(plan.fixed.transient))) +
+           row("spare", plan.spare_bytes, "not needed") + row("budget", plan.budget_bytes, "F, reserve and spare") +
+           row("floor", plan.floor_bytes, "one token's experts: the smallest arena");
 }
 
 std::string slots_of(const PlanReport &report) {
@@ -84,8 +83,7 @@ std::string raised_reserve_of(const PlanReport &report) {
     if (report.memory.reserve_bytes <= asked) {
         return {};
     }
-    return fmt::format("--reserve {} is raised to {}: a quarter of what was asked for, and what tokenising a long text "
-                       "takes, {}\n",
+    return fmt::format("--reserve {} is raised to {}: a quarter of it, plus {} for tokenising a long text\n",
                        format_bytes(asked), format_bytes(report.memory.reserve_bytes),
                        format_bytes(report.memory.fixed.transient));
 }
@@ -120,14 +118,14 @@ std::string subject_of(const PlanReport &report) {
         return {};
     }
     return report.machine_suffices
-               ? fmt::format("refused; the {} that this process may use ({}) would be shared out like this:\n",
+               ? fmt::format("refused; the {} that this process may use ({}) would be divided like this:\n",
                              format_bytes(report.memory.budget_bytes), report.model.machine.source)
-               : "refused; the smallest budget that works would be shared out like this:\n";
+               : "refused; the smallest budget that works would be divided like this:\n";
 }
 
 std::string cell_text(const FeasibilityCell &cell, uint64_t budget) {
     if (cell.needed_bytes == 0) {
-        return "below a token";
+        return "below floor";
     }
     const char *verdict = cell.feasible ? "yes" : cell.lower_bound_bytes > budget ? "no (L)" : "no (F)";
     return fmt::format("{}M {}", cell.needed_bytes / MiB, verdict);
@@ -206,8 +204,8 @@ std::string plan_json(const PlanReport &report) {
 std::string feasibility_table(const Feasibility &feasibility) {
     std::string text = head_of(feasibility.model);
     text += fmt::format("the smallest budget for each context and share of the experts in the arena, with kernels {} "
-                        "and {} ubatch;\nno (L): even C + E + K is above the budget, no (F): with O and the "
-                        "reserve it is\n\n| context | ubatch |",
+                        "and {} ubatch\nno (L): C + E + K is above the budget; no (F): C + E + K + O + reserve is "
+                        "above the budget\n\n| context | ubatch |",
                         to_string(feasibility.kernels), feasibility.ubatch_asked ? "the given" : "the smallest");
     std::string rule = "| ------: | -----: |";
     for (const double share : feasibility.shares) {

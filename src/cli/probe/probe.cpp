@@ -101,24 +101,29 @@ int probe(const ProbeFlags &flags) {
 
 void add_probe(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<ProbeFlags>();
-    CLI::App *command = app.add_subcommand("probe", "measure the disk as the engine reads it, and memory");
-    command->add_option("path", flags->path, "a model, any file, or a directory (a temporary file is written there)")
+    CLI::App *command =
+        app.add_subcommand("probe", "measure a disk with the reads that larder makes, and measure memory");
+    command
+        ->add_option("path", flags->path,
+                     "a model, any other file, or a directory (larder writes a temporary file there)")
         ->required();
-    command->add_option("--sizes", flags->sizes, "sizes of reads, like 256K,1M (default: a model's slices)")
+    command
+        ->add_option("--sizes", flags->sizes,
+                     "sizes of the reads, like 256K,1M (default: the sizes of the model's slices)")
         ->delimiter(',')
         ->take_all();
-    command->add_option("--depths", flags->depths, "reads under way at once")
+    command->add_option("--depths", flags->depths, "numbers of reads in flight")
         ->delimiter(',')
         ->take_all()
         ->capture_default_str();
     command->add_option("--size", flags->temporary_size,
-                        "of the file in a directory; at most half of what is free (default: 512M)");
-    command->add_option("--seconds", flags->seconds, "time for all samples together")
+                        "size of the temporary file in a directory; at most half of the free space (default: 512M)");
+    command->add_option("--seconds", flags->seconds, "total time of all samples")
         ->check(CLI::Range(0.01, 3600.0))
         ->capture_default_str();
-    command->add_option("-t,--threads", flags->threads, "most threads that read memory (default: all)")
+    command->add_option("-t,--threads", flags->threads, "maximum number of threads that read memory (default: all)")
         ->check(CLI::Range(0U, 4096U));
-    command->add_option("--seed", flags->seed, "of the order of random reads")->capture_default_str();
+    command->add_option("--seed", flags->seed, "seed of the order of random reads")->capture_default_str();
     add_output_flag(*command, flags->output);
     add_reader_flags(*command, flags->reader);
     command->callback([flags, &body] { body = [flags] { return probe(*flags); }; });

@@ -43,29 +43,29 @@ std::string verdict_line(const ProbeResult &result) {
                 best = &sample;
             }
         }
-        return fmt::format("{}: random reads run at {} at best, {} at a time with {} under way; memory at {}\n", of,
-                           rate(best->bytes_per_second), format_bytes(best->request_bytes), best->depth,
-                           rate(best_memory(result.memory)));
+        return fmt::format(
+            "{}: random reads run at up to {}, with {} per read and {} in flight; memory reads run at {}\n", of,
+            rate(best->bytes_per_second), format_bytes(best->request_bytes), best->depth,
+            rate(best_memory(result.memory)));
     }
     const ProbeVerdict &verdict = *result.verdict;
     const std::string limit = verdict.crossing_hit_rate <= 0
-                                  ? "memory is the limit, whatever the hit rate"
+                                  ? "memory is the limit at every hit rate"
                                   : fmt::format("the disk is the limit up to a hit rate of {:.0f} %, memory above",
                                                 100 * verdict.crossing_hit_rate);
-    return fmt::format("{}: this model's slices are read at {} at the best depth, {} for a token: at most {:.2f} "
-                       "tok/s with no hits, {:.2f} at a hit rate of {:.0f} %; memory allows {:.2f} ({} for a token at "
-                       "{}): {}\n",
-                       of, rate(verdict.slice_bytes_per_second), format_bytes(verdict.token_read_bytes),
-                       verdict.disk_tok_s_no_hits, verdict.disk_tok_s_typical, 100 * typical_hit_rate,
-                       verdict.memory_tok_s, format_bytes(verdict.token_memory_bytes),
-                       rate(verdict.memory_bytes_per_second), limit);
+    return fmt::format(
+        "{}: this model's slices are read at {} at the best depth, and a token uses {}: at most {:.2f} tok/s without "
+        "hits, {:.2f} at a hit rate of {:.0f} %; memory allows {:.2f} ({} per token at {}): {}\n",
+        of, rate(verdict.slice_bytes_per_second), format_bytes(verdict.token_read_bytes), verdict.disk_tok_s_no_hits,
+        verdict.disk_tok_s_typical, 100 * typical_hit_rate, verdict.memory_tok_s,
+        format_bytes(verdict.token_memory_bytes), rate(verdict.memory_bytes_per_second), limit);
 }
 
 std::string cached(const DiskSample &sample, bool direct_io) {
     if (direct_io) {
         return "not used";
     }
-    return sample.cached_bytes ? format_bytes(*sample.cached_bytes) : "not told";
+    return sample.cached_bytes ? format_bytes(*sample.cached_bytes) : "unknown";
 }
 
 std::string way_of_reading(const ReaderInfo &reader) {

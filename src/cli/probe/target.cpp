@@ -31,7 +31,7 @@ bool begins_as_gguf(const std::string &path) {
 uint64_t free_bytes(const std::string &directory) {
     struct statvfs info = {};
     if (::statvfs(directory.c_str(), &info) != 0) {
-        throw Error::from_errno(errno, "cannot look at " + directory, "check the path");
+        throw Error::from_errno(errno, "cannot read the free space of " + directory, "check the path");
     }
     return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
@@ -87,8 +87,8 @@ void open_directory(ProbeTarget &target, const TemporarySize &size) {
     const uint64_t free = free_bytes(target.name);
     if (size.wanted_bytes < size.least_bytes) {
         throw Error(ErrorKind::usage,
-                    fmt::format("--size: no read of {} fits into a file of {} in {}", format_bytes(size.least_bytes),
-                                format_bytes(size.wanted_bytes), target.name),
+                    fmt::format("--size: a file of {} in {} is too small for a read of {}",
+                                format_bytes(size.wanted_bytes), target.name, format_bytes(size.least_bytes)),
                     fmt::format("give {}K or more", size.least_bytes / KiB));
     }
     if (size.demanded && size.wanted_bytes > free) {
@@ -100,12 +100,12 @@ void open_directory(ProbeTarget &target, const TemporarySize &size) {
     target.bytes = align_down(std::min(size.wanted_bytes, free / 2), direct_io_alignment);
     if (target.bytes < size.least_bytes) {
         throw Error(ErrorKind::io,
-                    fmt::format("{} has {} free, half of which does not hold a read of {}", target.name,
+                    fmt::format("{} has {} free; half of that is too small for a read of {}", target.name,
                                 format_bytes(free), format_bytes(size.least_bytes)),
                     "free some space or name another directory");
     }
     if (target.bytes < align_down(size.wanted_bytes, direct_io_alignment)) {
-        target.notices.push_back(fmt::format("{} has little space: the temporary file is of {} only", target.name,
+        target.notices.push_back(fmt::format("{} has little free space: the temporary file has only {}", target.name,
                                              format_bytes(target.bytes)));
     }
     target.temporary = nameless_file(target.name);
@@ -120,7 +120,7 @@ void open_file(ProbeTarget &target) {
             target.layout = open_layout(target.name);
             target.paths = target.layout->files;
         } catch (const Error &error) {
-            target.notices.push_back(fmt::format("read as any file, not as a model: {}", error.message()));
+            target.notices.push_back(fmt::format("measured as a plain file, not as a model: {}", error.message()));
         }
     }
     for (const std::string &path : target.paths) {

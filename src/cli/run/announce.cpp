@@ -46,7 +46,7 @@ void announce_plan(const ModelLayout &layout, const MemoryPlan &plan, uint32_t c
 
 void announce_model(const OpenModel &model, const ContextSpec &asked, const PagerOptions &pager) {
     if (model.residency() == to_string(Residency::page)) {
-        say("residency page: no budget; experts lie in a mapping of the file and are dropped after {} tokens without "
+        say("residency page: no budget; experts are in a mapping of the file and are dropped after {} tokens without "
             "use ({})\n",
             pager.hot_tokens, to_string(pager.evict));
     } else if (model.residency() == to_string(Residency::stock)) {

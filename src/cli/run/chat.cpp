@@ -50,7 +50,7 @@ class Chat {
             case Signals::Line::text:
                 return true;
             case Signals::Line::too_long:
-                say("error: a message has more than {}; shorten it or raise -c\n", format_bytes(bytes_max));
+                say("error: a message is longer than {}; shorten it or raise -c\n", format_bytes(bytes_max));
                 code_ = exit_code(ErrorKind::usage);
                 continue;
             case Signals::Line::end:

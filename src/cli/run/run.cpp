@@ -90,7 +90,7 @@ void read_files(RunFlags &flags) {
         flags.prompt = read_text_file(flags.prompt_file, "-f", prompt_bytes_max);
     }
     if (flags.one_answer && flags.prompt.empty()) {
-        throw Error(ErrorKind::usage, "the prompt is empty", "give some text, or neither -p nor -f to chat");
+        throw Error(ErrorKind::usage, "the prompt is empty", "give some text, or remove -p and -f to chat");
     }
     if (!flags.grammar_file.empty()) {
         flags.sampling.grammar = read_text_file(flags.grammar_file, "--grammar-file", grammar_bytes_max);
@@ -136,7 +136,7 @@ std::unique_ptr<OpenModel> open_with_profile(const RunFlags &flags, const OpenOp
         }
     }
     if (!flags.quiet) {
-        say("profile: not used, as what it holds does not fit into the budget now\n");
+        say("profile: not used, because its settings do not fit into the budget now\n");
     }
     return open_model(options);
 }
@@ -213,7 +213,8 @@ int run(RunFlags &flags) {
 
 void add_run(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<RunFlags>();
-    CLI::App *command = app.add_subcommand("run", "answer a prompt, or chat, with a model bigger than its RAM budget");
+    CLI::App *command =
+        app.add_subcommand("run", "answer a prompt, or chat, with a model that is bigger than its RAM budget");
     add_run_flags(*command, *flags);
     command->callback([flags, &body] { body = [flags] { return run(*flags); }; });
 }

@@ -18,9 +18,9 @@ double percent_of(const SimulatedTrace &trace, uint32_t slots) {
 std::string conditions(const Simulation &simulation, const SimulatedTrace &trace) {
     const std::string cache =
         simulation.prefill_between > 0
-            ? fmt::format("second half of the decode after a prefill of {} (change against none)",
+            ? fmt::format("second half of the decode after a prefill of {} (and change from no prefill)",
                           simulation.prefill_between)
-            : (simulation.warm ? "cache warm from the prompt" : "cache cold at the first of them");
+            : (simulation.warm ? "cache warm from the prompt" : "cache empty at the first of them");
     return fmt::format("{}: {} layers of {} experts, {} used, {} tokens decoded, {}; hits in %\n",
                        printable(trace.shape.name), trace.shape.n_layer, trace.shape.n_expert, trace.shape.top_k,
                        trace.tokens, cache);

@@ -45,7 +45,7 @@ uint32_t slots_from(const std::string &text, uint64_t experts) {
     const double slots = share ? std::floor(value / 100 * static_cast<double>(experts) + 1e-6) : value;
     if (!is_number || slots < 1 || slots > static_cast<double>(experts) || slots != std::floor(slots)) {
         throw Error(ErrorKind::usage,
-                    fmt::format("--slots '{}' is no number of experts cached between 1 and the trace's {} experts",
+                    fmt::format("--slots: '{}' is not a number of experts between 1 and the trace's {}",
                                 printable(text), experts),
                     "use shares or numbers, as in --slots 10%,25% or --slots 600,1500");
     }
@@ -72,7 +72,7 @@ std::vector<std::string> policies_from(const std::string &name) {
     } else if (std::ranges::find(known, name) != known.end()) {
         policies.push_back(name);
     } else {
-        throw Error(ErrorKind::usage, fmt::format("--policy '{}' is none", printable(name)),
+        throw Error(ErrorKind::usage, fmt::format("--policy: there is no policy '{}'", printable(name)),
                     fmt::format("use all, or one of {}", fmt::join(known, ", ")));
     }
     policies.emplace_back(min_name);
@@ -142,26 +142,28 @@ int simulate(const SimulateOptions &options) {
 void add_simulate(CLI::App &app, CommandBody &body) {
     constexpr uint32_t prefill_max = 1U << 16; // what is replayed is held in memory
     auto options = std::make_shared<SimulateOptions>();
-    CLI::App *command =
-        app.add_subcommand("simulate", "replay routing traces: hit rates of replacement policies beside Belady's MIN");
+    CLI::App *command = app.add_subcommand(
+        "simulate", "replay routing traces, and print the hit rates of eviction policies and of Belady's MIN");
     command->add_option("trace", options->traces, "routing traces, see docs/traces.md")->required();
     command
-        ->add_option("--slots", options->slots,
-                     "experts cached: sizes as shares of all or as numbers (an expert fills one slot here)")
+        ->add_option(
+            "--slots", options->slots,
+            "how many experts are cached, as shares of all experts or as numbers (here one expert fills one slot)")
         ->capture_default_str();
-    command->add_option("--policy", options->policy, "all, or one by name")->capture_default_str();
+    command->add_option("--policy", options->policy, "all, or the name of one policy")->capture_default_str();
     CLI::Option *between =
         command
-            ->add_option("--prefill-between", options->prefill_between,
-                         "count the second half of the decode, after a prefill of so many tokens of another topic")
+            ->add_option(
+                "--prefill-between", options->prefill_between,
+                "count only the second half of the decode, after a prefill of this many tokens of another topic")
             ->check(CLI::Range(uint32_t{1}, prefill_max));
     command->add_option("-o,--output", options->output, "md, json or csv")
         ->check(CLI::IsMember({"md", "json", "csv"}))
         ->capture_default_str();
-    command->add_option("--svg", options->svg, "draw the hit rates into this file");
+    command->add_option("--svg", options->svg, "write a chart of the hit rates to this file");
     command
         ->add_flag("--warm,!--cold", options->warm,
-                   "replay the prompt first, or begin empty at the first decoded token")
+                   "--warm: replay the prompt first; --cold: begin with an empty cache at the first decoded token")
         ->excludes(between);
     command->callback([options, &body] { body = [options] { return simulate(*options); }; });
 }

@@ -31,7 +31,7 @@ constexpr uint32_t io_depth_max = 1024;
 constexpr uint32_t ubatch_tokens_max = 65536;
 
 Error no_profile(const std::string &path, const std::string &why) {
-    return {ErrorKind::io, fmt::format("{} is no profile of larder tune: {}", path, why),
+    return {ErrorKind::io, fmt::format("{} is not a profile of larder tune: {}", path, why),
             "remove it, or run with --no-profile"};
 }
 
@@ -64,7 +64,7 @@ std::optional<std::string> text_of(const std::string &path) {
         size += static_cast<size_t>(n);
     }
     if (size > profile_bytes_max) {
-        throw no_profile(path, fmt::format("it has more than {}", format_bytes(profile_bytes_max)));
+        throw no_profile(path, fmt::format("it is larger than {}", format_bytes(profile_bytes_max)));
     }
     text.resize(size);
     return text;
@@ -78,18 +78,18 @@ struct ProfileReader {
     template <typename Number> [[nodiscard]] Number number(const char *key, Number min, Number max) const {
         const auto at = json.find(key);
         if (at == json.end() || !at->is_number_unsigned()) {
-            throw no_profile(path, fmt::format("its {} is no whole number", key));
+            throw no_profile(path, fmt::format("its {} is not a whole number", key));
         }
         const auto value = at->get<uint64_t>();
         if (value < min || value > max) {
-            throw no_profile(path, fmt::format("its {} is {}, not one of {} to {}", key, value, min, max));
+            throw no_profile(path, fmt::format("its {} is {}, not a number from {} to {}", key, value, min, max));
         }
         return static_cast<Number>(value);
     }
     [[nodiscard]] std::string text(const char *key) const {
         const auto at = json.find(key);
         if (at == json.end() || !at->is_string()) {
-            throw no_profile(path, fmt::format("its {} is no text", key));
+            throw no_profile(path, fmt::format("its {} is not a string", key));
         }
         return at->get<std::string>();
     }
@@ -97,7 +97,7 @@ struct ProfileReader {
         const auto at = json.find(key);
         if (at == json.end() || !at->is_object() ||
             !std::ranges::all_of(*at, [](const nlohmann::json &value) { return value.is_string(); })) {
-            throw no_profile(path, fmt::format("its {} are no texts", key));
+            throw no_profile(path, fmt::format("its {} are not strings", key));
         }
         return at->get<std::map<std::string, std::string>>();
     }
@@ -141,7 +141,7 @@ std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayo
     }
     const ProfileReader reader{path, json};
     if (reader.number<uint32_t>("larder_profile", 0, UINT32_MAX) != profile_version) {
-        throw no_profile(path, fmt::format("it is not of version {}", profile_version));
+        throw no_profile(path, fmt::format("its version is not {}", profile_version));
     }
     TuneProfile profile;
     profile.processors = reader.number<uint32_t>("processors", 1, UINT32_MAX);

@@ -67,10 +67,10 @@ AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path
         notes.push_back(fmt::format("{}, as larder tune found", fmt::join(applied, ", ")));
     }
     if (!mismatch.empty() && (open_ubatch || open_arena)) {
-        notes.push_back(fmt::format("its ubatch and arena are not used, as they were found {}", mismatch));
+        notes.push_back(fmt::format("its ubatch and arena are not used, because they were found {}", mismatch));
     }
     return {!applied.empty(),
-            notes.empty() ? "" : fmt::format("{} ({}; --no-profile for none)", fmt::join(notes, "; "), path)};
+            notes.empty() ? "" : fmt::format("{} ({}; --no-profile ignores it)", fmt::join(notes, "; "), path)};
 }
 
 } // namespace larder

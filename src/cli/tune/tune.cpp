@@ -48,7 +48,7 @@ void check_output(const TuneFlags &flags, const std::string &path) {
 int tune(TuneFlags &flags) {
     Signals signals; // before any other thread
     if (flags.job.n_token() == 0) {
-        throw Error(ErrorKind::usage, "there is no job to tune for", "give -p or -n");
+        throw Error(ErrorKind::usage, "the job has no tokens", "give -p or -n");
     }
     context_of(flags);
     ModelLayout layout = open_layout(flags.bench.open.model.path);
@@ -81,7 +81,7 @@ int tune(TuneFlags &flags) {
         return exit_interrupted; // half a search is not a profile
     }
     if (!result.best.seconds) {
-        throw runner.last_error()->within("the job could not be run once");
+        throw runner.last_error()->within("no trial of the job succeeded");
     }
     std::optional<Error> unwritten;
     try {
@@ -103,8 +103,8 @@ int tune(TuneFlags &flags) {
 void add_tune(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<TuneFlags>();
     flags->bench.repetitions = 1;
-    CLI::App *command = app.add_subcommand(
-        "tune", "find the best threads, ubatch, arena and read depth for a model on this machine, for larder run");
+    CLI::App *command = app.add_subcommand("tune", "find the fastest threads, ubatch, arena and read depth for a model "
+                                                   "on this machine, and store them for larder run");
     add_budget_flag(*command, flags->budget);
     add_model_flags(*command, flags->bench.open);
     const std::string group = "Job";
@@ -115,17 +115,20 @@ void add_tune(CLI::App &app, CommandBody &body) {
         ->default_str("32")
         ->group(group);
     CLI::Option *prompt =
-        command->add_option("--prompt", flags->bench.prompt, "the text to read (default: random tokens)")->group(group);
-    command->add_option("-f,--file", flags->bench.prompt_file, "the same from a file")->excludes(prompt)->group(group);
+        command->add_option("--prompt", flags->bench.prompt, "input text (default: random tokens)")->group(group);
+    command->add_option("-f,--file", flags->bench.prompt_file, "read the input text from a file")
+        ->excludes(prompt)
+        ->group(group);
     add_integer(*command, "-r,--repetitions", flags->bench.repetitions, 1, 1000,
-                "of the job in each trial; the fastest counts")
+                "repetitions of the job in each trial; the fastest counts")
         ->default_str("1")
         ->group(group);
-    add_integer(*command, "--gain", flags->gain_percent, 0, 100, "percent that a setting must gain to be taken")
+    add_integer(*command, "--gain", flags->gain_percent, 0, 100, "percent by which a setting must be faster to be used")
         ->default_str("3");
-    command->add_option("--profile", flags->profile, "write the profile to this file (default: where run finds it)");
+    command->add_option("--profile", flags->profile,
+                        "write the profile to this file (default: the file that larder run reads)");
     add_output_flag(*command, flags->output);
-    command->add_flag("-q,--quiet", flags->quiet, "print the result only");
+    command->add_flag("-q,--quiet", flags->quiet, "print only the result");
     command->callback([flags, &body] { body = [flags] { return tune(*flags); }; });
 }
 

@@ -104,8 +104,9 @@ VerifyRun run_verify_worker(const std::string &name, const VerifyJob &job) {
     }
     const WorkerEnd end = worker.wait();
     if (end.exit_code == 128 + SIGKILL && job.stock) {
-        throw Error(ErrorKind::engine, fmt::format("{} was killed (signal 9), most likely for want of memory", name),
-                    "use --kernels plain, which takes the least: stock llama.cpp maps the file there");
+        throw Error(ErrorKind::engine,
+                    fmt::format("{} was killed (signal 9), most likely because memory ran out", name),
+                    "use --kernels plain, which needs the least memory: stock llama.cpp then maps the file");
     }
     if (end.error) {
         throw end.error->within(name);

@@ -126,7 +126,7 @@ std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<Budget> 
         options.model.context.logits_for_all = true;
         const std::optional<Json> plan = planned_in_worker(options);
         if (!plan) {
-            throw Error(ErrorKind::engine, "the process that made the plan was ended");
+            throw Error(ErrorKind::engine, "the process that made the plan was stopped");
         }
         kernels.push_back(plan->at("kernels"));
         smallest_ubatch = std::min(smallest_ubatch, plan->at("ubatch_tokens").get<uint32_t>());
@@ -179,12 +179,11 @@ std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<Budg
         row.errors = errors_of(row.run, repacked.run, stocks_mean);
         row.passed = row.run.rows.size() == repacked.run.rows.size() &&
                      row.errors->mean <= error_bound * row.errors->stocks_mean;
-        print_line(
-            row.ram, row.run.figures,
-            fmt::format("{}: off by {:.1e} on average (stock's two paths by {:.1e}), {:.1e} at most; first token "
-                        "the same in {} of {} positions",
-                        row.passed ? "close" : "TOO FAR", row.errors->mean, stocks_mean, row.errors->largest,
-                        row.errors->same_top, repacked.run.rows.size()));
+        print_line(row.ram, row.run.figures,
+                   fmt::format("{}: mean error {:.1e} (between stock's two paths: {:.1e}), largest {:.1e}; first token "
+                               "the same in {} of {} positions",
+                               row.passed ? "close" : "TOO FAR", row.errors->mean, stocks_mean, row.errors->largest,
+                               row.errors->same_top, repacked.run.rows.size()));
         rows.push_back(std::move(row));
     }
     return rows;
@@ -211,7 +210,7 @@ void throw_if_different(const Row &row) {
     if (!row.passed) {
         throw Error(ErrorKind::differs,
                     fmt::format("{}: logits are farther from stock llama.cpp than rounding explains", row.ram),
-                    "use --kernels auto, which is equal to the last bit");
+                    "use --kernels auto, which computes the same bits");
     }
 }
 
@@ -244,7 +243,7 @@ int verify(VerifyFlags &flags) {
         const std::string &path = flags.open.model.path;
         write_file(flags.out, evidence(path, flags.against.empty() ? path : flags.against, stocks, rows).dump(2) + "\n",
                    "--out");
-        fmt::print("evidence written to {}\n", flags.out);
+        fmt::print("results written to {}\n", flags.out);
     }
     warn_of_nan(stocks.front().run);
     std::ranges::for_each(rows, throw_if_different);
@@ -256,18 +255,20 @@ int verify(VerifyFlags &flags) {
 void add_verify(CLI::App &app, CommandBody &body) {
     auto flags = std::make_shared<VerifyFlags>();
     CLI::App *command =
-        app.add_subcommand("verify", "compare larder's logits with stock llama.cpp's, bit for bit, in two processes");
+        app.add_subcommand("verify", "compare larder's logits with those of unmodified (stock) llama.cpp, bit for bit");
     add_model_flags(*command, flags->open);
-    add_budgets_flag(*command, flags->budgets,
-                     "budgets of larder's process, like 4G,8G or 50% of what the machine or cgroup can give (default: "
-                     "all of that)");
+    add_budgets_flag(
+        *command, flags->budgets,
+        "budgets of larder's process, like 4G,8G or 50% of what the machine or cgroup can give (default: all of it)");
     command->add_option("-p,--prompt", flags->prompt, "the prompt (default: a paragraph of English)");
     command->add_option("-f,--file", flags->prompt_file, "read the prompt from a file");
-    command->add_option("--against", flags->against,
-                        "another file for stock llama.cpp, as the whole GGUF of a split one (default: the same)");
-    add_integer(*command, "-n,--predict", flags->n_predict, 0, INT32_MAX, "tokens to decode greedily after it")
+    command->add_option(
+        "--against", flags->against,
+        "another file for stock llama.cpp, such as the unsplit GGUF of a split model (default: the same file)");
+    add_integer(*command, "-n,--predict", flags->n_predict, 0, INT32_MAX, "tokens to decode greedily after the prompt")
         ->default_str("32");
-    command->add_option("--out", flags->out, "file for the evidence as JSON; empty for none")->capture_default_str();
+    command->add_option("--out", flags->out, "write the results as JSON to this file; empty: write no file")
+        ->capture_default_str();
     command->callback([flags, &body] { body = [flags] { return verify(*flags); }; });
 }
 

@@ -29,7 +29,7 @@ UniqueFd file_of(const std::string &text) {
         done += n > 0 ? static_cast<size_t>(n) : 0;
     }
     if (!fd.valid() || done < text.size() || lseek(fd.get(), 0, SEEK_SET) != 0) {
-        throw Error::from_errno(errno, "cannot hand a job to another process");
+        throw Error::from_errno(errno, "cannot pass a job to another process");
     }
     return fd;
 }

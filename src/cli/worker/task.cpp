@@ -33,7 +33,7 @@ void run_task(const Json &job) {
             return;
         }
     }
-    throw Error(ErrorKind::usage, "'" + name + "' is no task of a worker");
+    throw Error(ErrorKind::usage, "'" + name + "' is not a worker task");
 }
 
 // What the program itself wrote is always read; anything else is a user who has found the subcommand.
@@ -45,7 +45,7 @@ int work() {
     } catch (const Error &error) {
         return tell_error(error);
     } catch (const nlohmann::json::exception &error) {
-        return tell_error({ErrorKind::usage, std::string("this is no job for a worker: ") + error.what(),
+        return tell_error({ErrorKind::usage, std::string("this is not a job for a worker: ") + error.what(),
                            "other larder commands start workers; see larder --help"});
     } catch (const std::bad_alloc &) {
         return tell_error(out_of_memory());

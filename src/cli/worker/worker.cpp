@@ -29,10 +29,10 @@ ErrorKind kind_of(int code) {
 
 Error error_of(int code) {
     if (code == by_signal + SIGKILL) {
-        return {ErrorKind::engine, "its process was killed (signal 9), most likely for want of memory",
-                "lower --ram, or make room"};
+        return {ErrorKind::engine, "its process was killed (signal 9), most likely because memory ran out",
+                "lower --ram, or free some memory"};
     }
-    return {kind_of(code), code > by_signal ? fmt::format("its process was ended by signal {}", code - by_signal)
+    return {kind_of(code), code > by_signal ? fmt::format("its process was terminated by signal {}", code - by_signal)
                                             : fmt::format("its process ended with exit code {}", code)};
 }
 
