@@ -9,7 +9,7 @@ help:
 	@echo "make check     format, static analysis and layering"
 	@echo "make sanitize  the unit tests under ASan/UBSan and TSan"
 	@echo "make bench     micro benchmarks"
-	@echo "make show      measure a 6 GB model in a 2.5 GB cgroup, and all else that was promised, in one report (root)"
+	@echo "make show      measure a 6 GB model in a 2.5 GB cgroup, and the other figures of docs/benchmarks.md, in one report (root)"
 	@echo "make neighbour measure how fast others may take memory beside larder in one cgroup (root)"
 	@echo "make format    reformat the sources"
 	@echo "make clean     remove build/ (the built llama.cpp stays in the cache)"

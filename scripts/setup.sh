@@ -44,6 +44,6 @@ apt-get update -qq || {
     exit 1
 }
 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null || {
-    say "error: apt-get could not install ${missing[*]}; its message stands above. Run the same command again once that is mended."
+    say "error: apt-get could not install ${missing[*]}; see its message above, correct the cause and run the same command again."
     exit 1
 }

@@ -96,7 +96,7 @@ std::string read_architecture(const Metadata &keys) {
     constexpr size_t characters_max = 64;
     if (architecture->empty() || printable(*architecture, characters_max) != *architecture) {
         throw refusal(keys.path(),
-                      fmt::format("key 'general.architecture' is '{}', which is no architecture",
+                      fmt::format("key 'general.architecture' is '{}', which does not name an architecture",
                                   printable(*architecture, quoted_characters_max)),
                       "give a language model in GGUF format");
     }

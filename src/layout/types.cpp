@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
+#include <span>
 
 namespace larder {
 
@@ -28,7 +28,7 @@ bool can_look_up(ggml_type type) { return type == GGML_TYPE_F32 || ggml_get_type
 // Activations are F32, and ggml has no element-wise operation on F32 and another type.
 bool can_combine(ggml_type type) { return type == GGML_TYPE_F32; }
 
-bool is_vector(const TensorInfo &tensor) { return std::ranges::max(tensor.shape | std::views::drop(1)) == 1; }
+bool is_vector(const TensorInfo &tensor) { return std::ranges::max(std::span(tensor.shape).subspan(1)) == 1; }
 
 std::string_view verb_of(TensorUse use) {
     switch (use) {

@@ -14,7 +14,8 @@ namespace {
 
 // How the machine could provide `budget_bytes`: by a higher limit if one can be raised, otherwise by free memory.
 Remedy other_machine(const Machine &machine, uint64_t budget_bytes) {
-    return {RemedyKind::other_machine, machine.ulimit.empty() ? "make room" : raise_limit_for(machine, budget_bytes)};
+    return {RemedyKind::other_machine,
+            machine.ulimit.empty() ? "free some memory" : raise_limit_for(machine, budget_bytes)};
 }
 
 // Remedies other than a different budget.

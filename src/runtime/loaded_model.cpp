@@ -87,9 +87,9 @@ void LoadedModel::Impl::build(const Placement &placement, const RuntimeOptions &
     const LoggedErrors logged;
     model.reset(llama_model_init_from_user(layout.metadata.get(), on_tensor, &targets, params));
     if (model == nullptr) {
-        throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp cannot build the model", layout.files.front()),
-                            logged,
-                            "make room, or raise 'ulimit -v', which must hold the addresses of all experts too");
+        throw llama_refused(
+            ErrorKind::model, fmt::format("{}: llama.cpp cannot build the model", layout.files.front()), logged,
+            "free some memory, or raise 'ulimit -v', which must allow the addresses of all experts too");
     }
     if (!targets.unbound.empty()) {
         throw Error(ErrorKind::model,

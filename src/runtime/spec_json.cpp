@@ -133,7 +133,7 @@ Kernels kernels_named(std::string_view name) {
             return kernels;
         }
     }
-    throw Error(ErrorKind::usage, "'" + std::string(name) + "' is no path of kernels");
+    throw Error(ErrorKind::usage, "'" + std::string(name) + "' does not name a path of kernels");
 }
 
 } // namespace larder

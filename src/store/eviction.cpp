@@ -27,7 +27,7 @@ std::unique_ptr<EvictionOrder> make_eviction_order(std::string_view policy, cons
     if (policy == product_policy) {
         return std::make_unique<FrequencyOrder>(shape, lfru_weights);
     }
-    throw Error(ErrorKind::usage, fmt::format("'{}' is no replacement policy", policy),
+    throw Error(ErrorKind::usage, fmt::format("'{}' does not name a replacement policy", policy),
                 fmt::format("use one of {}", fmt::join(policies, ", ")));
 }
 

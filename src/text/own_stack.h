@@ -4,6 +4,8 @@
 // of all a server thread's. The pages of such a stack are addresses only, until the recursion touches them.
 #pragma once
 
+#include "base/bytes.h"
+
 #include <cstdint>
 #include <functional>
 
@@ -11,7 +13,7 @@ namespace larder {
 
 // What a call on the caller's own stack may take, with all frames of llama.cpp below it: less than the smallest stack
 // that threads are given.
-inline constexpr uint64_t small_stack_bytes = 192 * 1024;
+inline constexpr uint64_t small_stack_bytes = 192 * KiB;
 
 // Runs `work` on a new thread with a stack of `stack_bytes` and waits for its end. What `work` throws is thrown here.
 // Throws Error(io) if there are no addresses or no thread for it.

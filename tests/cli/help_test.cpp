@@ -69,10 +69,10 @@ TEST(Help, NumbersOutOfRangeAreRefusedShortly) {
     for (const char *flag : {"--parallel", "--batch-size", "--io-depth"}) {
         const Finished result = larder({"run", "m.gguf", flag, "0"});
         EXPECT_EQ(result.exit_code, 2);
-        EXPECT_THAT(result.err, HasSubstr("is outside of 1 to"));
+        EXPECT_THAT(result.err, HasSubstr("is not in the range 1 to"));
         EXPECT_LT(result.err.size(), 100U) << result.err;
     }
-    EXPECT_THAT(larder({"run", "m.gguf", "-np", "0"}).err, HasSubstr("0 is outside of 1 to 256"));
+    EXPECT_THAT(larder({"run", "m.gguf", "-np", "0"}).err, HasSubstr("0 is not in the range 1 to 256"));
 }
 
 TEST(Help, FlagsOfLlamaCppThatLarderCannotHaveAreExplained) {

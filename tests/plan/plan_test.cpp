@@ -226,7 +226,7 @@ TEST(Plan, DoesNotAdviseABudgetThatTheMachineCannotGive) {
     const uint64_t smallest = smallest_budget(two_classes(), some_fixed(), {});
     EXPECT_THAT(error.message(),
                 HasSubstr(fmt::format("the smallest budget that works, {}M, is more than the 1 GiB", smallest / MiB)));
-    EXPECT_EQ(error.remedy(), "make room, or lower -c");
+    EXPECT_EQ(error.remedy(), "free some memory, or lower -c");
     EXPECT_EQ(error.find_remedy(RemedyKind::larger_budget), nullptr);
 }
 
@@ -295,7 +295,7 @@ TEST(Plan, AboveTheMachineAdvisesNoBudgetBelowTheSmallest) {
     const uint64_t smallest = smallest_budget(two_classes(), some_fixed(), {});
     EXPECT_THAT(error.message(),
                 HasSubstr(fmt::format("even the smallest budget that works, {}M, is more", smallest / MiB)));
-    EXPECT_EQ(error.remedy(), "make room, or accept the risk with --overcommit, or lower -c");
+    EXPECT_EQ(error.remedy(), "free some memory, or accept the risk with --overcommit, or lower -c");
     const Machine limited = {0, "RLIMIT_AS (ulimit -v)", "ulimit -v", 300 * MiB};
     EXPECT_THAT(refusal_of(two_classes(), some_fixed(), limited, ram(8 * GiB)).remedy(),
                 "raise 'ulimit -v' to 8695808 or more, or lower -c");

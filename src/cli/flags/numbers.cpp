@@ -24,7 +24,7 @@ int64_t parse_integer(const std::string &text, const std::string &flag, int64_t 
     if (code == std::errc::result_out_of_range || value < min || value > max) {
         throw Error(
             ErrorKind::usage,
-            fmt::format("{}: {} is outside of {} to {}", flag, printable(text, quoted_characters_max), min, max),
+            fmt::format("{}: {} is not in the range {} to {}", flag, printable(text, quoted_characters_max), min, max),
             "give a number in that range");
     }
     return value;
@@ -40,10 +40,10 @@ double parse_real(const std::string &text, const std::string &flag, double min, 
                     fmt::format("give one from {:g} to {:g}", min, max));
     }
     if (value < min || value > max) {
-        throw Error(
-            ErrorKind::usage,
-            fmt::format("{}: {} is outside of {:g} to {:g}", flag, printable(text, quoted_characters_max), min, max),
-            "give a number in that range");
+        throw Error(ErrorKind::usage,
+                    fmt::format("{}: {} is not in the range {:g} to {:g}", flag, printable(text, quoted_characters_max),
+                                min, max),
+                    "give a number in that range");
     }
     return value;
 }

@@ -9,7 +9,7 @@
 namespace larder {
 
 std::string arena_text(const Tuning &tuning) {
-    return tuning.arena_bytes == 0 ? "all there is" : format_bytes(tuning.arena_bytes);
+    return tuning.arena_bytes == 0 ? "all that the budget leaves" : format_bytes(tuning.arena_bytes);
 }
 
 namespace {

@@ -8,7 +8,7 @@
 
 namespace larder {
 
-// "all there is", or the size.
+// "all that the budget leaves", or the size.
 std::string arena_text(const Tuning &tuning);
 
 // `path`: of the profile; empty if it could not be written.

@@ -29,7 +29,7 @@ class Array {
     explicit Array(uint64_t bytes) : bytes_(bytes) {
         data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (data_ == MAP_FAILED) {
-            throw Error::from_errno(errno, "no memory to measure its speed with", "make room");
+            throw Error::from_errno(errno, "cannot allocate memory to measure its speed", "free some memory");
         }
         std::memset(data_, 1, bytes); // untouched pages would all be the same page of zeros
     }

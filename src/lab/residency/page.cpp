@@ -144,7 +144,7 @@ class PageHost final : public ModelHost {
         if (model_ == nullptr) {
             throw llama_refused(ErrorKind::model,
                                 fmt::format("{}: llama.cpp cannot build the model", layout_.files.front()), logged,
-                                "make room: the file is mapped twice");
+                                "free some memory: the file is mapped twice");
         }
         load.load(options);
         layout_.metadata.reset();

@@ -16,7 +16,7 @@ RoutingTrace read_trace(const std::string &path) {
     } else if (lines.text().starts_with("# route_trace v1")) {
         trace = read_route_csv(lines);
     } else {
-        throw lines.fault("neither JSON nor '# route_trace v1' begins here, so it is no trace");
+        throw lines.fault("a trace begins with JSON or with '# route_trace v1', and this file does not");
     }
     if (trace.tokens.empty()) {
         throw lines.fault("the trace ends without a token");
