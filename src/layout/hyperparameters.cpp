@@ -88,8 +88,9 @@ class Check {
     // Each head has rows in the projection of queries, keys or values; latent heads have them in the projection to the
     // latent vector.
     void check_attention_sizes() const {
-        const auto largest =
-            largest_extent([](const TensorInfo &tensor) { return tensor.kind == TensorKind::attention; });
+        const auto largest = largest_extent([](const TensorInfo &tensor) {
+            return tensor.kind == TensorKind::attention && std::ranges::max(tensor.shape) > 1; // else it is a scale
+        });
         if (!largest) {
             return; // the number of heads has another meaning in such models
         }

@@ -332,9 +332,9 @@ TEST_F(Plan, ATableOfOneContextIsThatOfTheContextGiven) {
         EXPECT_EQ(cell.at("ctx_tokens"), 512);
     }
     EXPECT_THAT(plan(flags).out,
-                AllOf(HasSubstr("with kernels plain and the smallest ubatch;"), HasSubstr("|     32 |")));
+                AllOf(HasSubstr("with kernels plain and the smallest ubatch\n"), HasSubstr("|     32 |")));
     EXPECT_THAT(plan({"--all", "-ub", "512"}).out,
-                AllOf(HasSubstr("with kernels plain and the given ubatch;"), HasSubstr("|    512 |")));
+                AllOf(HasSubstr("with kernels plain and the given ubatch\n"), HasSubstr("|    512 |")));
     EXPECT_EQ(plan({"--all", "--arena", "10M"}).exit_code, 2) << "a column is an arena";
     EXPECT_EQ(plan({"--all", "--mlock"}).exit_code, 2) << "no plan is made that could be locked";
 }

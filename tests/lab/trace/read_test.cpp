@@ -78,10 +78,10 @@ TEST_F(ReadTrace, NamesTheFileThatIsNotThere) {
 TEST_F(ReadTrace, RefusesWhatIsEmptyOrNoTrace) {
     expect_refusal("", 1, "empty");
     expect_refusal("\n\n", 1, "empty");
-    expect_refusal("GGUF\n", 1, "no trace");
+    expect_refusal("GGUF\n", 1, "a trace begins with");
     expect_refusal(header, 1, "without a token");
     expect_refusal(comment + columns, 3, "without a token");
-    expect_refusal("[1]\n", 1, "no trace");
+    expect_refusal("[1]\n", 1, "a trace begins with");
 }
 
 TEST_F(ReadTrace, RefusesBadHeaders) {
