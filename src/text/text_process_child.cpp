@@ -148,14 +148,23 @@ void go_first() {
     close(fd);
 }
 
-// A stack overflow leaves no stack to handle its signal on.
-void set_signal_stack() {
-    alignas(16) static std::array<char, 64 * KiB> bytes;
-    stack_t stack{};
-    stack.ss_sp = bytes.data();
-    stack.ss_size = bytes.size();
-    sigaltstack(&stack, nullptr);
-}
+// A stack overflow leaves no stack to handle its signal on. The thread has this one meanwhile.
+class SignalStack {
+  public:
+    SignalStack() {
+        alignas(16) static std::array<char, 64 * KiB> bytes;
+        stack_t stack{};
+        stack.ss_sp = bytes.data();
+        stack.ss_size = bytes.size();
+        sigaltstack(&stack, &before_);
+    }
+    ~SignalStack() { sigaltstack(&before_, nullptr); }
+    SignalStack(const SignalStack &) = delete;
+    SignalStack &operator=(const SignalStack &) = delete;
+
+  private:
+    stack_t before_{};
+};
 
 [[noreturn]] void do_job(int fd) {
     answer_fd = fd;
@@ -174,7 +183,7 @@ void set_signal_stack() {
     std::string result;
     try {
         run_on_own_stack(header.limits.stack_bytes, [&] {
-            set_signal_stack();
+            const SignalStack signal_stack;
             result = header.job(request);
         });
     } catch (const std::bad_alloc &) {
