@@ -100,7 +100,7 @@ class Planner::Impl {
 
     ProcessPlan plan() {
         if (!measured_for_limits_) {
-            // Without a budget from the caller, check against the memory of the machine.
+            // The limit is the machine's memory, not the budget, so that a refusal can list the parts.
             check_contexts_can_be_measured(ctx_tokens(), machine.usable_bytes);
         }
         const bool all_named =

@@ -195,7 +195,7 @@ std::vector<Token> Tokenizer::tokenise(const PromptText &text, const TokeniseOpt
             splits_specially_ ? tokens_of(text.text, options.add_special, options.parse_special && text.literal.empty())
                               : tokens_of(text, options);
         if (text.text.size() >= trim_from_bytes) {
-            malloc_trim(0); // returns the memory of the trial
+            malloc_trim(0); // returns the transient memory to the reserve
         }
         return tokens;
     } catch (const Error &) {
