@@ -141,7 +141,7 @@ class Child {
         set_soft_limit(RLIMIT_CPU, seconds + look_seconds_max, original_cpu_);
     }
 
-    // Excludes the file pages that the parent has touched.
+    // The child has not mapped the file pages that only the parent touched, so the larger of both figures counts.
     [[nodiscard]] uint64_t held_bytes() const {
         malloc_trim(0);
         const ProcessMemory memory = process_memory();

@@ -49,8 +49,7 @@ ModelLayout open_layout_measured(const std::string &path, uint64_t &metadata_byt
 // process, exceeds `most_bytes`.
 void check_contexts_can_be_measured(uint64_t ctx_tokens, uint64_t most_bytes) {
     const uint64_t cells = ctx_tokens * cell_bytes;
-    // A list that is a small part of the budget does not make the budget too small. The plan then reports the real
-    // cause.
+    // A list that is a small part of the budget is not the cause of a refusal. The plan then reports the cause.
     if (cells > most_bytes / 8 && process_memory().rss_bytes + cells > most_bytes) {
         throw Error(
             ErrorKind::budget,
@@ -83,7 +82,7 @@ class Planner::Impl {
         }
         classes_ = all_classes(layouts);
         machine = probe_memory("", other_claims());
-        if (address_limits().any()) { // the addresses that contexts leave free are known only after a measurement
+        if (address_limits().any()) { // what the limits leave is known only after contexts were measured
             check_contexts_can_be_measured(ctx_tokens(), budget_of(options.plan, machine));
             const std::vector<Kernels> kernels = named_or(Kernels::plain);
             build(kernels);

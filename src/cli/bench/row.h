@@ -19,8 +19,8 @@ struct BenchRow {
     Residency residency = Residency::arena;
     BenchTest test;
     std::vector<Repetition> repetitions;
-    nlohmann::ordered_json figures =
-        nlohmann::ordered_json::object(); // of the row's last process, under the names of the stats file
+    // Of the row's last process, under the names of the stats file.
+    nlohmann::ordered_json figures = nlohmann::ordered_json::object();
     std::string notice;
     std::optional<Error> error; // why the row has no figures
     int exit_code = 0;          // of the row's process

@@ -40,9 +40,8 @@ struct PlanReport {
     MemoryPlan memory;
     Kernels kernels = Kernels::plain;
     uint32_t threads = 0;
-    std::string
-        // Why there are fewer threads than cores; empty if there are not, or if the user chose the number.
-        threads_bound_by;
+    // Why there are fewer threads than cores; empty if there are not, or if the user chose the number.
+    std::string threads_bound_by;
     double cached_share = 0;
     std::optional<ExpectedHits> hits;
     std::optional<uint64_t> reserve_asked_bytes; // --reserve
