@@ -1,4 +1,4 @@
-// command.h — what main.cpp and the files of the subcommands agree on.
+// command.h — the interface between main.cpp and the subcommands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,10 +7,10 @@
 
 namespace larder {
 
-// What the chosen subcommand does; returns the exit code. Errors are thrown and reported by main().
+// Runs the chosen subcommand and returns the exit code. It throws errors; main() reports them.
 using CommandBody = std::function<int()>;
 
-// Each adds its subcommand with its options to `app` and, when it is chosen on the command line, sets `body`.
+// Each function adds its subcommand and its options to `app`, and sets `body` if the command line chooses it.
 void add_bench(CLI::App &app, CommandBody &body);
 void add_calibrate(CLI::App &app, CommandBody &body);
 void add_inspect(CLI::App &app, CommandBody &body);

@@ -1,4 +1,4 @@
-// The larder program: parses the command line, runs the chosen subcommand, reports errors in one line.
+// The larder program: parses the command line, runs the chosen subcommand, and reports errors in one line.
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/console/terminal.h"
@@ -25,7 +25,7 @@ int report(const larder::Error &error) {
     return larder::exit_code(error.kind());
 }
 
-// What was wrong with the command line, in the words of every other error.
+// Reports an error in the command line in the same form as other errors.
 int report(const CLI::ParseError &error, const CLI::App &app, const std::vector<std::string> &arguments) {
     constexpr size_t quoted = larder::quoted_characters_max;
     const std::vector<CLI::App *> chosen = app.get_subcommands();
@@ -46,7 +46,7 @@ int report(const CLI::ParseError &error, const CLI::App &app, const std::vector<
                    fmt::format("see larder{} --help", chosen.empty() ? "" : " " + chosen.front()->get_name())});
 }
 
-// What --help and --version ask for.
+// Prints the text of --help or --version.
 int print(const CLI::ParseError &request, const CLI::App &app) {
     std::ostringstream text;
     const int code = app.exit(request, text);
@@ -58,7 +58,7 @@ int print(const CLI::ParseError &request, const CLI::App &app) {
     return code;
 }
 
-// Threads are what larder's own code asks the system for outside of an Error.
+// larder's own code gets std::system_error only from starting threads.
 larder::Error from_system(const std::system_error &error) {
     if (error.code() == std::errc::resource_unavailable_try_again) {
         return larder::no_thread(error.code());
@@ -80,8 +80,8 @@ int main(int argc, char **argv) {
                  "larder"};
     app.set_version_flag("--version", fmt::format("larder {} (llama.cpp {})", LARDER_VERSION, larder::llama_version()));
     app.require_subcommand(1);
-    app.formatter(larder::help_formatter()); // before the subcommands, which take it over
-    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // as llama.cpp
+    app.formatter(larder::help_formatter()); // before the subcommands, which inherit it
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast); // as in llama.cpp
 
     larder::CommandBody body;
     larder::add_run(app, body);
@@ -99,9 +99,10 @@ int main(int argc, char **argv) {
     std::vector<std::string> arguments;
     try {
         arguments = larder::with_long_names(app, argc, argv);
-        app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend())); // CLI11 takes them from the back
+        // CLI11 takes the arguments in reverse order.
+        app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
         const int code = body();
-        larder::print_now(""); // what a command printed and could not be written is an error
+        larder::print_now(""); // throws if earlier output could not be written
         return code;
     } catch (const CLI::ParseError &error) {
         return error.get_exit_code() == 0 ? print(error, app) : report(error, app, arguments);

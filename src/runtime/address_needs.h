@@ -1,4 +1,4 @@
-// address_needs.h — addresses that the process will map and that are no memory the plan counts (private to runtime).
+// address_needs.h — addresses that the process maps but that the plan does not count as memory (private to runtime).
 //
 // Units: bytes.
 #pragma once
@@ -10,11 +10,12 @@
 
 namespace larder {
 
-// The threads that a process starts which computes on `threads`: one fewer of them, and some that watch and read.
+// Number of threads that a process starts to compute on `threads`: one less than `threads`, because the calling thread
+// computes too, plus the threads that watch, prefault, take signals and read.
 uint32_t threads_to_start(uint32_t threads, const ReaderOptions &reader);
 
-// `with_context` is what was mapped and not touched with a model's context in the process. What comes later: stacks,
-// slack of allocators and (which nobody may write) the addresses of all experts.
+// `with_context` is what was mapped but not touched while the process held a model's context. The result adds what is
+// mapped later: stacks, slack of the allocators, and the addresses of all routed experts, which are not writable.
 IdleAddresses with_what_is_to_come(const IdleAddresses &with_context, uint32_t threads, const ReaderOptions &reader,
                                    uint64_t routed_bytes);
 

@@ -1,4 +1,4 @@
-// attached_context.h — what an AttachedContext holds (private to runtime).
+// attached_context.h — the members of an AttachedContext (private to runtime).
 #pragma once
 
 #include "runtime/llama_handles.h"
@@ -13,7 +13,7 @@ namespace larder {
 
 class AttachedContext::Impl {
   public:
-    // `model`: null where llama.cpp holds the experts itself. `owned`: the context, or null if it is somebody else's.
+    // `model` is null where llama.cpp holds the experts. `owned` is the context, or null if the caller owns it.
     Impl(LoadedModel::Impl *model, llama_context *context, ContextHandle owned);
     ~Impl();
     Impl(const Impl &) = delete;
@@ -22,7 +22,7 @@ class AttachedContext::Impl {
     [[nodiscard]] llama_context *get() const { return context_; }
     StepResult step(const llama_batch &batch);
     void request_stop();
-    void clear_stop() { stop_.store(false); } // between steps: the next one tells the store
+    void clear_stop() { stop_.store(false); } // only between steps: the next step passes the flag to the store
     [[nodiscard]] bool stop_requested() const { return stop_.load(); }
 
   private:
@@ -37,7 +37,7 @@ class AttachedContext::Impl {
     std::atomic<bool> stop_{false};
 };
 
-// On a model whose experts llama.cpp holds itself: of the lab.
+// Makes an AttachedContext for a model whose experts llama.cpp holds. Used by the lab.
 std::unique_ptr<AttachedContext> own_context(ContextHandle context);
 
 } // namespace larder

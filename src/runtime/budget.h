@@ -1,7 +1,7 @@
-// budget.h — the one budget of a process: the plan of all models, their arenas, and the watcher that keeps these inside
-// it while memory becomes short (private to runtime).
+// budget.h — the memory budget of the process: the plan of all models, their arenas, and the watcher that shrinks the
+// arenas when memory becomes short (private to runtime).
 //
-// Threads: any, but the constructor and the destructor.
+// Threads: any thread may call any function. Construct and destroy it on one thread.
 #pragma once
 
 #include "pressure/pressure.h"
@@ -15,16 +15,16 @@ namespace larder {
 
 class Budget {
   public:
-    // Starts the watcher, if any model has experts. `on_resize` as RuntimeOptions has it.
+    // Starts the watcher if any model has experts. `on_resize`: see RuntimeOptions.
     Budget(const ProcessPlan &plan, const std::vector<SizeClass> &size_classes, bool overcommit,
            std::function<void(const std::string &)> on_resize);
 
-    ~Budget(); // after all members
+    ~Budget(); // all Members must be gone
     Budget(const Budget &) = delete;
     Budget &operator=(const Budget &) = delete;
 
-    // A model's part while it is loaded, which it is once at a time: from the constructor to the destructor the slots
-    // of its store follow the budget. `store` is null for a dense model.
+    // The share of one loaded model. The slots of its store follow the budget while the Member exists. A model has at
+    // most one Member at a time. `store` is null for a dense model.
     class Member {
       public:
         Member(Budget &budget, size_t model, ExpertStore *store);
@@ -42,11 +42,11 @@ class Budget {
 
   private:
     std::mutex mutex_;
-    std::vector<bool> loaded_;        // by model; guarded by mutex_
-    std::vector<size_t> first_class_; // of each model, in the plan's slots
-    std::unique_ptr<Arenas> arenas_;  // null where no model has experts, and so is the next
-    // It ends before anything is freed: the kernel's figures are late, and for a moment what the process has given back
-    // would look like another process's.
+    std::vector<bool> loaded_;        // indexed by model; guarded by mutex_
+    std::vector<size_t> first_class_; // index of each model's first size class in the plan's slots
+    std::unique_ptr<Arenas> arenas_;  // arenas_ and watcher_ are null if no model has experts
+    // Destroyed before any memory is freed. The kernel's figures lag: for a moment, memory that this process has freed
+    // would count as memory of another process.
     std::unique_ptr<PressureWatcher> watcher_;
 };
 

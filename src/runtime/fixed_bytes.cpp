@@ -13,33 +13,32 @@ namespace larder {
 
 namespace {
 
-// What the process holds besides the parts counted by name: pieces of llama.cpp and of the C library that grow after
-// the measurement.
+// Memory that no other item counts: parts of llama.cpp and of the C library that grow after the measurement.
 constexpr uint64_t slack_bytes = MiB;
-constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of a compute thread's stack and arena
-constexpr uint64_t candidate_bytes = 3 * 12 + 4; // sampler's copies of {token, logit, p}, and a logit's copy
+constexpr uint64_t thread_bytes = 256 * KiB;     // touched part of the stack and heap of one compute thread
+constexpr uint64_t candidate_bytes = 3 * 12 + 4; // the sampler's copies of {token, logit, p}, and a copy of the logit
 
-constexpr uint64_t cell_bytes_least = 48;  // of llama.cpp's list of KV cells, measured some 50
-constexpr uint64_t token_bytes_least = 24; // of lists of all tokens that a context has, measured up to 36
+constexpr uint64_t cell_bytes_least = 48;  // llama.cpp's list of KV cells: about 50 measured
+constexpr uint64_t token_bytes_least = 24; // the context's lists of all tokens: up to 36 measured
 
-// Huge pages at both ends of what is allocated for an aliased tensor belong to others too.
+// The huge pages at both ends of an aliased tensor's allocation also hold other data.
 constexpr uint64_t aliased_edges_bytes = 4 * MiB;
 
 uint64_t above(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-// llama.cpp keeps the graph that it reserved memory with, which is measured, and another one that it computes with, and
-// the scheduler its copies. Of graphs of 1.5 to 11 MiB the others took 1.2 to 1.5 times the first
+// llama.cpp keeps the graph with which it reserves memory, a second graph with which it computes, and the scheduler's
+// copies. Only the first is measured. For graphs of 1.5 to 11 MiB the others took 1.2 to 1.5 times as much as the first
 // (tests/gates/plan_test.cpp).
 uint64_t computed_graph_bytes(uint64_t of_context, uint32_t ctx_tokens, uint64_t n_vocab) {
     const uint64_t lists = uint64_t{ctx_tokens} * cell_bytes_least + n_vocab * token_bytes_least;
     return above(of_context, lists) * 3 / 2;
 }
 
-// What tokenising a text takes that fills the context, with 6 bytes a token: most have 3 to 5.
+// Memory that tokenising takes for a text that fills the context, at 6 bytes per token. Most texts have 3 to 5.
 uint64_t text_bytes(uint32_t ctx_tokens) { return tokenise_bytes_max(uint64_t{ctx_tokens} * 6); }
 
-// ggml's CPU work memory, which belongs to no breakdown: the largest op's activations, quantised to 9/8 bytes an
-// element at most 4 bytes where the weights are floats.
+// ggml's CPU work buffer, which no memory breakdown lists: the activations of the largest operation, quantised to at
+// most 9/8 bytes per element. Float weights need 4 bytes per element, which this does not count.
 uint64_t work_bytes(const ModelLayout &layout, uint32_t ubatch_tokens) {
     uint64_t row_elements_max = 0;
     for (const TensorInfo &tensor : layout.tensors) {
@@ -50,7 +49,7 @@ uint64_t work_bytes(const ModelLayout &layout, uint32_t ubatch_tokens) {
     return row_elements_max * ubatch_tokens * 9 / 8;
 }
 
-// What a thread repacks rows with.
+// Buffer in which one thread repacks rows.
 uint64_t repack_bytes(const ModelLayout &layout) {
     uint64_t row_bytes_max = 0;
     for (const TensorInfo &tensor : layout.tensors) {
@@ -87,10 +86,10 @@ FixedBytes fixed_of_process(std::span<const FixedBytes> models, const HeldBytes 
         all.kv += model.kv;
         all.compute += model.compute;
         all.overhead += model.overhead;
-        all.transient = std::max(all.transient, model.transient); // one text at a time
+        all.transient = std::max(all.transient, model.transient); // only one text is tokenised at a time
     }
-    // What weights are read with, and the metadata, are gone before the last context and what comes with it; where they
-    // take more than these do, the compute buffers are not there yet.
+    // The read buffers and the metadata are freed before the last context and its overhead exist. Where they take more
+    // than that context does, they may use the memory of its compute buffers, which do not exist yet either.
     const uint64_t loading = std::min(ResidentWeights::buffer_bytes(), all.resident) + held.metadata_bytes;
     const FixedBytes &last = models.back();
     all.compute = std::max(all.compute, all.compute - last.compute + above(loading, last.kv + last.overhead));

@@ -1,5 +1,5 @@
-// fixed_bytes.h — what models and contexts take whatever the arena is: from what llama.cpp said of them (measure.h) and
-// what follows from shapes (private to runtime).
+// fixed_bytes.h — memory that models and contexts need besides the arena, computed from llama.cpp's own figures
+// (measure.h) and from tensor shapes (private to runtime).
 //
 // Units: bytes. Pure functions.
 #pragma once
@@ -13,22 +13,23 @@
 
 namespace larder {
 
-// What the process holds with all of its models built and no context: code, vocabularies, metadata.
+// Memory of the process with all models built and no context: code, vocabularies, metadata.
 struct HeldBytes {
     uint64_t process_bytes = 0;
-    uint64_t metadata_bytes = 0; // of that, what ModelLayout::metadata takes, which goes when the weights are loaded
+    // The part of process_bytes that ModelLayout::metadata takes; freed when the weights are loaded.
+    uint64_t metadata_bytes = 0;
 };
 
-// Of one model and its context. The overhead is what these add to the process; `transient` is what tokenising the
-// longest text takes.
+// Memory of one model and its context. `overhead` is what the two add to the process; `transient` is the memory for
+// tokenising the longest text.
 FixedBytes fixed_of_model(const ModelLayout &layout, Kernels kernels, const ModelFacts &model,
                           const ContextSpec &resolved, const ContextFacts &context);
 
-// Of the process with all of them: sums, and what is there once.
+// Memory of the process with all models: their sums, and what exists once per process.
 FixedBytes fixed_of_process(std::span<const FixedBytes> models, const HeldBytes &held, uint32_t threads);
 
-// Texts of more bytes than this for each token of the context are refused before they are tokenised; the plan holds
-// what tokenising that much takes.
+// A text of more bytes than this per token of the context is refused before it is tokenised. The plan includes the
+// memory for tokenising a text of that length.
 inline constexpr uint32_t text_bytes_per_token = 24;
 
 } // namespace larder

@@ -18,7 +18,8 @@ void refuse_what_cannot_generate(const llama_context *context, const std::string
         refuse("a diffusion model, which fills in a whole text at once: larder generates token by token",
                "use llama.cpp's llama-diffusion-cli");
     }
-    const bool has_memory = llama_get_memory(context) != nullptr; // of the tokens before: a KV cache, or a state
+    // Memory of previous tokens: a KV cache or a recurrent state.
+    const bool has_memory = llama_get_memory(context) != nullptr;
     if (!has_memory || !llama_model_has_decoder(model) || !model->hparams.causal_attn) {
         refuse("an encoder, which gives embeddings and no next token: larder generates token by token",
                "use llama.cpp's llama-embedding");

@@ -1,4 +1,4 @@
-// llama_handles.h — llama.cpp's objects, owned.
+// llama_handles.h — owning handles for llama.cpp's objects.
 #pragma once
 
 #include "llama.h"

@@ -21,7 +21,7 @@ void capture_llama_log(bool verbose) {
         ggml_log_callback callback = nullptr;
         void *data = nullptr;
         ggml_log_get(&callback, &data);
-        llama_log_set(callback, data); // llama.cpp calls a copy of its own
+        llama_log_set(callback, data); // llama.cpp calls its own copy of the callback
         set_ggml_out_of_memory_error([](const std::string &what) { return out_of_memory(what); });
     });
     show_ggml_log(verbose);
@@ -31,7 +31,7 @@ void capture_llama_log(bool verbose) {
 void start_llama(bool verbose) {
     capture_llama_log(verbose);
     llama_backend_init();
-    expert_buffer_type(); // registered before the first model
+    expert_buffer_type(); // must be registered before the first model is built
 }
 
 Error llama_refused(ErrorKind kind, const std::string &what, const LoggedErrors &logged, std::string remedy) {

@@ -1,4 +1,4 @@
-// llama_log.h — llama.cpp's errors as larder's, and the part of its log that ggml does not know of.
+// llama_log.h — turns llama.cpp's errors into larder's, and captures the part of the log that bypasses ggml.
 #pragma once
 
 #include "base/error.h"
@@ -8,16 +8,16 @@
 
 namespace larder {
 
-// What must come before llama.cpp is used: its log is taken over, larder's buffer types are registered. Any number of
-// times; with `verbose` the log goes to standard error from then on.
+// Call before any use of llama.cpp: takes over its log and registers larder's buffer types. May be called any number of
+// times. Once it was called with `verbose`, the log goes to standard error.
 void start_llama(bool verbose);
 
-// Takes over the logs of ggml, llama.cpp and its common library. All lines go to standard error if `verbose`, else
-// none.
+// Takes over the logs of ggml, llama.cpp and its common library. Writes all lines to standard error if `verbose`, and
+// no line otherwise.
 void capture_llama_log(bool verbose);
 
-// "what: llama.cpp's reason", from what it logged during the call that failed. Where it could not allocate and the
-// process has an address limit (machine/address_limits.h), the error names that limit.
+// "what: llama.cpp's reason". The reason is taken from what llama.cpp logged during the failed call. If an allocation
+// failed and the process has an address limit (machine/address_limits.h), the error names that limit.
 Error llama_refused(ErrorKind kind, const std::string &what, const LoggedErrors &logged, std::string remedy = {});
 
 } // namespace larder

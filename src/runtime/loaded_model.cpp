@@ -1,4 +1,4 @@
-// Loading a model, and what its contexts share while they step.
+// Loads a model, and holds the state that its contexts share during a step.
 #include "runtime/loaded_model.h"
 
 #include "base/check.h"
@@ -27,10 +27,10 @@ constexpr const char *take_file_again = "get the file again, or a conversion mad
 struct LoadTargets {
     ResidentWeights weights;
     ExpertBinding *binding;
-    std::string unbound; // the first expert tensor that the layout does not know
+    std::string unbound; // first expert tensor that the layout does not contain
 };
 
-// llama_model_set_tensor_data_t: called for every tensor of the model being built. No exception leaves it.
+// llama_model_set_tensor_data_t: llama.cpp calls it for each tensor while it builds the model. Must not throw.
 void on_tensor(ggml_tensor *tensor, void *user) {
     auto *targets = static_cast<LoadTargets *>(user);
     if (ggml_backend_buffer_get_type(tensor->buffer) != expert_buffer_type()) {
@@ -57,7 +57,7 @@ LoadedModel::Impl::Impl(Budget &budget, size_t index, const ModelLayout &of, con
 }
 
 void LoadedModel::Impl::open_files(const RuntimeOptions &options) {
-    // Each read of the store is into a slot of its own; their indices have 32 bits.
+    // The store never has more reads in flight than slots, and slot indices have 32 bits.
     const auto slots = static_cast<uint32_t>(std::accumulate(planned.slots.begin(), planned.slots.end(), uint64_t{0}));
     ReaderOptions reading = options.reader;
     reading.requests_max = std::max(weight_reads_at_once, slots);
@@ -140,7 +140,7 @@ void LoadedModel::Impl::stop_changed(const AttachedContext::Impl &context) {
     }
 }
 
-// On a compute thread, while the thread that steps waits for the graph.
+// Runs on a compute thread, while the stepping thread waits for the graph.
 void LoadedModel::Impl::tell_unread(std::span<const int32_t> tokens, int64_t n_token) noexcept {
     if (unread_ != nullptr && unread_->unread(tokens, n_token)) {
         binding->request_abort();

@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The child's own limit is of processor time. This one is for a child that waits for ever.
+// The child limits its own processor time. This limit is for a child that hangs without using any.
 constexpr std::chrono::minutes answer_max{10};
 
 constexpr const char *take_file_again =
@@ -36,7 +36,7 @@ void write_all(int fd, const std::string &text) {
     for (size_t done = 0; done < text.size();) {
         const ssize_t n = ::send(fd, text.data() + done, text.size() - done, MSG_NOSIGNAL);
         if (n < 0 && errno != EINTR) {
-            return; // the child has ended: reading its answer tells how
+            return; // the child has ended; the read of its answer reports how
         }
         done += n > 0 ? static_cast<size_t>(n) : 0;
     }
@@ -68,7 +68,7 @@ Look::Look(std::vector<const ModelLayout *> layouts) : layouts_(std::move(layout
                                 "allow more processes (ulimit -u, pids.max of the cgroup)");
     }
     if (child_ == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL); // it has nobody to answer without us
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL); // without its parent the child has no purpose
         if (::getppid() != parent) {
             ::_exit(0);
         }
@@ -80,7 +80,7 @@ Look::Look(std::vector<const ModelLayout *> layouts) : layouts_(std::move(layout
 
 Look::~Look() {
     if (child_ > 0) {
-        socket_ = UniqueFd(); // its next read ends it
+        socket_ = UniqueFd(); // the child's next read returns end of file, and it exits
         ::kill(child_, SIGKILL);
         ::waitpid(child_, nullptr, 0);
     }
@@ -112,7 +112,7 @@ Error Look::end_of_child(size_t index) {
     const bool ended = ::waitpid(child_, &status, WNOHANG) == child_;
     std::string how = fmt::format("llama.cpp does not answer within {} minutes", answer_max.count());
     if (!ended) {
-        // It may be about to: the socket closes before the process has ended.
+        // The child may be about to exit: its socket closes before the process ends.
         ::kill(child_, SIGKILL);
         ::waitpid(child_, &status, 0);
     }

@@ -1,18 +1,17 @@
-// look.h — llama.cpp's look at model files before larder loads them, in a child process with limits (private to
+// look.h — measures model files with llama.cpp in a limited child process, before larder loads them (private to
 // runtime).
 //
-// A file can contradict itself in ways that only llama.cpp knows, and that end the process it runs in: by a signal, by
-// an assertion, by memory or by time without bound. So a child process, which is forked from this one, builds the
-// models without their weights, and contexts on them, and answers what they take (measure.h). What ends the child
-// becomes one Error that names the file. Nothing of what it allocates is ever in this process.
+// A file can contradict itself in ways that only llama.cpp detects, and that end the process: by a signal, a failed
+// assertion, or unbounded memory or time. So a forked child builds the models without their weights, makes contexts on
+// them, and reports how much memory they take (measure.h). Whatever ends the child becomes one Error that names the
+// file. The child's allocations never touch this process.
 //
-// The child lives as long as the Look and answers one question after the other. It may use a minute of processor time
-// for each, and memory in proportion to the metadata of the files and to the context that is asked for.
+// The child lives as long as the Look and answers one question at a time. Each question may use 60 seconds of processor
+// time, and memory in proportion to the metadata of the files and to the requested context.
 //
-// Threads: one. No OpenMP region must have been entered by the child's parent, or the child must not enter one: it does
-// not.
-// Errors: Error(model) for a file that llama.cpp does not survive or refuses, Error(engine) for a context, Error(io)
-// where no process can be started.
+// Threads: one. If the parent has entered an OpenMP region, the child must not enter one; it does not.
+// Errors: Error(model) for a file that llama.cpp refuses or crashes on, Error(engine) for a context, Error(io) if no
+// process can be started.
 #pragma once
 
 #include "base/unique_fd.h"
@@ -31,17 +30,17 @@ namespace larder {
 
 class Look {
   public:
-    // The layouts must outlive this.
+    // The layouts must outlive this object.
     explicit Look(std::vector<const ModelLayout *> layouts);
     ~Look();
     Look(const Look &) = delete;
     Look &operator=(const Look &) = delete;
 
-    // Builds the model with these kernels, in the place of one with others.
+    // Builds the model for these kernels. Replaces a build for other kernels.
     ModelFacts model(size_t index, Kernels kernels);
-    // What the child holds now: with the models that are built, and no context. Bytes.
+    // Memory that the child holds now, in bytes: with the models built so far and no context.
     uint64_t held_bytes();
-    // Of the model as it was built last.
+    // Measures a context on the model as it was last built.
     ContextFacts context(size_t index, const ContextSpec &resolved);
 
   private:

@@ -32,10 +32,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A vocabulary of 150,000 tokens, 48 layers and a context of 128 Ki tokens take some 100 MiB.
+// A vocabulary of 150,000 tokens, 48 layers and a context of 128 Ki tokens take about 100 MiB.
 constexpr uint64_t memory_max = 512 * MiB;
-constexpr uint64_t memory_for_metadata = 32; // times its bytes
-constexpr uint64_t cell_bytes_max = 96;      // llama.cpp's list of KV cells takes some 50 for each token
+constexpr uint64_t memory_for_metadata = 32; // times the bytes of the metadata
+constexpr uint64_t cell_bytes_max = 96;      // llama.cpp's list of KV cells takes about 50 bytes per token
 
 void send_line(int fd, const Json &json) {
     const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -48,7 +48,7 @@ void send_line(int fd, const Json &json) {
     }
 }
 
-// A limit that was set from outside stays where it is lower.
+// Keeps a lower limit that was set outside larder.
 void set_soft_limit(__rlimit_resource_t resource, uint64_t value, const rlimit &original) {
     const rlimit limit{std::min<rlim_t>(value, original.rlim_cur), original.rlim_max};
     ::setrlimit(resource, &limit);
@@ -112,7 +112,7 @@ class Child {
     }
 
   public:
-    // For an allocation that failed: by the limit of this process, or by one that was set from outside.
+    // The error for a failed allocation. Distinguishes the limit of this child from one that was set outside larder.
     [[nodiscard]] Error memory_error() const {
         if (own_limit_) {
             return {ErrorKind::model,
@@ -120,13 +120,13 @@ class Child {
                                 format_bytes(allowed_)),
                     "the settings in the file are out of proportion: get it again"};
         }
-        ::setrlimit(RLIMIT_DATA, &original_data_); // else the error would name what was set here
+        ::setrlimit(RLIMIT_DATA, &original_data_); // otherwise the error would quote the limit that this child set
         return out_of_memory("out of memory in llama.cpp");
     }
     [[nodiscard]] const std::string &file() const { return layouts_.front()->files.front(); }
 
   private:
-    // llama.cpp could not allocate: the error names limits of addresses, which are those that were set here.
+    // llama.cpp could not allocate, and the error names an address limit: the one that this child set.
     [[nodiscard]] bool is_of_limit(const Error &error) const {
         return own_limit_ && error.message().find("RLIMIT_DATA") != std::string::npos;
     }
@@ -141,7 +141,7 @@ class Child {
         set_soft_limit(RLIMIT_CPU, seconds + look_seconds_max, original_cpu_);
     }
 
-    // The pages of files that the parent has touched are not among the child's.
+    // The child has not mapped the file pages that only the parent touched, so the larger of both figures counts.
     [[nodiscard]] uint64_t held_bytes() const {
         malloc_trim(0);
         const ProcessMemory memory = process_memory();
@@ -178,15 +178,15 @@ class Child {
     uint64_t metadata_bytes_ = 0;
     uint64_t allowed_ = 0;
     AddressLimits outside_limits_;
-    bool own_limit_ = true; // what an allocation runs into first
+    bool own_limit_ = true; // whether the limit of this child is the lower one
 };
 
-// ggml ends the process where a model contradicts itself in a way it did not expect. Its words are the answer.
+// ggml aborts on some models that contradict themselves. The answer then quotes ggml's message.
 int abort_socket = -1;
 const Child *aborted = nullptr;
 
 void on_abort(const char *message) {
-    const bool allocation = std::strstr(message, "mem_buffer != NULL") != nullptr; // of ggml_init()
+    const bool allocation = std::strstr(message, "mem_buffer != NULL") != nullptr; // the assertion of ggml_init()
     const Error error =
         allocation ? aborted->memory_error()
                    : Error(ErrorKind::model,
@@ -202,7 +202,7 @@ void answer_looks(int socket, const std::vector<const ModelLayout *> &layouts, u
     Child child(socket, layouts, file_rss_bytes);
     abort_socket = socket;
     aborted = &child;
-    take_over_ggml_log(); // the first time, it sets that callback too
+    take_over_ggml_log(); // the first call also sets the abort callback
     ggml_set_abort_callback(on_abort);
     child.run();
 }

@@ -21,7 +21,7 @@ namespace larder {
 
 namespace {
 
-// Of tensors that are there twice in one place: ResidentWeights gives them one memory.
+// Bytes of tensors that llama.cpp makes twice in one buffer. ResidentWeights gives both the same memory.
 uint64_t aliased_bytes(const llama_model *model) {
     uint64_t bytes = 0;
     std::set<std::pair<std::string, ggml_backend_buffer_type_t>> seen;
@@ -43,8 +43,8 @@ ModelHandle build_without_memory(const std::string &path, Kernels kernels) {
     params.no_alloc = true;
     params.load_mode = LLAMA_LOAD_MODE_NONE; // nothing is mapped
     const LoggedErrors logged;
-    // llama.cpp's own loader, as it checks every tensor against the model's settings; llama_model_init_from_user()
-    // believes the settings, and a graph built on wrong ones ends the process.
+    // llama.cpp's own loader checks each tensor against the model's hyperparameters. llama_model_init_from_user()
+    // trusts the hyperparameters, and a graph built from wrong ones ends the process.
     ModelHandle model(llama_model_load_from_file(path.c_str(), params));
     if (model == nullptr) {
         throw llama_refused(ErrorKind::model, fmt::format("{}: llama.cpp does not accept the model", path), logged,
@@ -59,7 +59,7 @@ ModelFacts model_facts(const llama_model *model) {
 }
 
 ContextFacts context_facts(llama_model *model, const ContextSpec &resolved, const std::string &file) {
-    malloc_trim(0); // of the context before
+    malloc_trim(0); // return the memory of the previous context
     const uint64_t without_context = process_memory().rss_bytes;
     const ContextHandle context = make_context(model, resolved, file);
     ContextFacts facts;

@@ -20,7 +20,7 @@ namespace {
 constexpr uint32_t ctx_tokens_default_max = 4096;
 
 ggml_type cache_type(std::string_view name, std::string_view flag) {
-    // The types llama.cpp offers for its KV cache.
+    // Types that llama.cpp supports for its KV cache.
     static constexpr std::array types = {GGML_TYPE_F32,    GGML_TYPE_F16,  GGML_TYPE_BF16,
                                          GGML_TYPE_Q8_0,   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
                                          GGML_TYPE_IQ4_NL, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1};
@@ -35,7 +35,7 @@ ggml_type cache_type(std::string_view name, std::string_view flag) {
                 fmt::format("choose one of {}", known));
 }
 
-// Tokens whose logits are kept at once: one of each sequence, or all.
+// Maximum number of tokens whose logits are kept at once: one per sequence, or all tokens of the batch.
 uint32_t outputs_max(const ContextSpec &resolved) {
     return resolved.logits_for_all ? std::max(resolved.batch_tokens, resolved.sequences) : resolved.sequences;
 }
@@ -64,7 +64,7 @@ uint32_t ctx_tokens_of(const ContextSpec &spec, uint64_t model_ctx_tokens) {
 
 ContextSpec resolve(const ContextSpec &spec, uint64_t model_ctx_tokens) {
     ContextSpec resolved = spec;
-    resolved.ctx_tokens = rounded_context(ctx_tokens_of(spec, model_ctx_tokens)); // as llama.cpp would
+    resolved.ctx_tokens = rounded_context(ctx_tokens_of(spec, model_ctx_tokens)); // as llama.cpp does
     if (resolved.threads == 0) {
         resolved.threads = usable_cpus().default_threads();
     }
@@ -87,7 +87,7 @@ ContextSpec resolve(const ContextSpec &spec, uint64_t model_ctx_tokens) {
 ContextSpec with_ubatch(const ContextSpec &resolved, uint32_t ubatch_tokens) {
     ContextSpec spec = resolved;
     spec.ubatch_tokens = std::min(ubatch_tokens, spec.ctx_tokens);
-    // All logits are handed over ubatch by ubatch, so that no more of them are held at once.
+    // With logits_for_all the batch is one ubatch, so that no more logits are held at once.
     spec.batch_tokens =
         spec.logits_for_all ? spec.ubatch_tokens : std::clamp(spec.batch_tokens, spec.ubatch_tokens, spec.ctx_tokens);
     return spec;
@@ -96,8 +96,8 @@ ContextSpec with_ubatch(const ContextSpec &resolved, uint32_t ubatch_tokens) {
 llama_model_params model_params(bool repack) {
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = 0;
-    params.use_extra_bufts = repack;        // repacked weights give other last bits
-    params.lazy_mode = LLAMA_LAZY_MODE_OFF; // it maps the file
+    params.use_extra_bufts = repack;        // repacked weights change the last bits of the results
+    params.lazy_mode = LLAMA_LAZY_MODE_OFF; // the lazy mode maps the file
     return params;
 }
 
@@ -107,7 +107,7 @@ llama_context_params context_params(const ContextSpec &resolved) {
     params.n_batch = resolved.batch_tokens;
     params.n_ubatch = resolved.ubatch_tokens;
     params.n_seq_max = resolved.sequences;
-    params.kv_unified = resolved.sequences > 1; // any of them may use all of the context that the others leave
+    params.kv_unified = resolved.sequences > 1; // each sequence may use all of the context that the others leave free
     params.n_outputs_max = outputs_max(resolved);
     params.n_threads = static_cast<int32_t>(resolved.threads);
     params.n_threads_batch = static_cast<int32_t>(resolved.threads_batch);

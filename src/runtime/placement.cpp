@@ -29,7 +29,7 @@ std::string escaped(std::string_view text) {
     return result;
 }
 
-// A name around its first number: "blk." 17 ".attn_q.weight". Names without one are all head.
+// A name split at its first number: "blk." 17 ".attn_q.weight". A name without a number is all head.
 struct NumberedName {
     std::string head;
     std::string number;
@@ -53,7 +53,7 @@ std::string joined(const std::set<std::string> &texts) {
 
 using Place = ggml_backend_buffer_type *;
 
-// Every tensor of the model but the experts, and where it is: at two places if its name is there twice.
+// All tensors of the model except the experts, with their places. A name that occurs twice has two places.
 std::map<std::string, std::set<Place>> places_of(const llama_model *model) {
     std::map<std::string, std::set<Place>> places;
     for (const auto &[name, tensor] : llama_internal_get_tensor_map(model)) {

@@ -1,4 +1,4 @@
-// placement.h — into which type of buffer each of a model's tensors goes (private to runtime and the lab).
+// placement.h — chooses the buffer type of each tensor of a model (private to runtime and the lab).
 #pragma once
 
 #include "compute/compute.h"
@@ -10,26 +10,26 @@
 
 namespace larder {
 
-// Which tensors of a model are repacked, as regular expressions for their names; empty for none.
+// The tensors that are repacked, as regular expressions for their names. An empty pattern matches none.
 struct PlacePatterns {
-    std::string repacked; // to repack_buffer_type()
-    std::string tied;     // to tied_buffer_type()
+    std::string repacked; // go to repack_buffer_type()
+    std::string tied;     // go to tied_buffer_type()
 };
 
-// As stock llama.cpp placed the tensors of `model`, which it loaded with experts to expert_buffer_type(): matrices that
-// it repacks are repacked, and tied if it keeps them plain as well. Throws Error(engine) if it uses a buffer type that
-// larder cannot fill.
+// The places that stock llama.cpp chose for the tensors of `model`, which it loaded with experts in
+// expert_buffer_type(). A matrix that it repacks is `repacked`, or `tied` if it also keeps a plain copy. Throws
+// Error(engine) if it uses a buffer type that larder cannot fill.
 PlacePatterns places_of_stock(const llama_model *model);
 
-// llama.cpp's overrides, as it wants them, and the text they point to.
+// llama.cpp's tensor overrides, and the strings that they point to.
 class Placement {
   public:
-    // Experts go to `experts`, what the patterns do not name stays plain.
+    // Experts go to `experts`. Tensors that match no pattern stay plain.
     Placement(PlacePatterns patterns, ggml_backend_buffer_type *experts);
     Placement(const Placement &) = delete;
     Placement &operator=(const Placement &) = delete;
 
-    // Valid as long as this.
+    // Valid as long as this object.
     [[nodiscard]] const llama_model_tensor_buft_override *overrides() const { return overrides_.data(); }
 
   private:
@@ -37,8 +37,8 @@ class Placement {
     std::vector<llama_model_tensor_buft_override> overrides_;
 };
 
-// A regular expression for exactly these names, short where they differ in the layer's number only: llama.cpp compiles
-// it anew for every tensor. Those of `others` it must not match.
+// A regular expression that matches exactly `names` and none of `others`. Names that differ only in their layer number
+// are merged, because llama.cpp compiles the expression again for each tensor.
 std::string pattern_of_names(const std::vector<std::string> &names, const std::vector<std::string> &others);
 
 } // namespace larder

@@ -26,30 +26,30 @@ namespace larder {
 
 namespace {
 
-constexpr uint64_t cell_bytes = 64; // of llama.cpp's list of KV cells, measured some 50
+constexpr uint64_t cell_bytes = 64; // llama.cpp's list of KV cells: about 50 measured
 
 uint64_t heap_in_use() {
     const struct mallinfo2 heap = mallinfo2();
     return heap.uordblks + heap.hblkhd;
 }
 
-// Opens the layout, and adds to `metadata_bytes` how much of the heap its metadata take: most of what it takes at all,
-// where the vocabulary is large.
+// Opens the layout and adds the heap that its metadata takes to `metadata_bytes`. With a large vocabulary this is most
+// of the heap that a model takes.
 ModelLayout open_layout_measured(const std::string &path, uint64_t &metadata_bytes) {
     const uint64_t before = heap_in_use();
     ModelLayout layout = open_layout(path);
     const uint64_t with_layout = heap_in_use();
-    const ModelLayout all_but_metadata = layout; // these are shared
+    const ModelLayout all_but_metadata = layout; // copies of the layout share the metadata
     const uint64_t others = heap_in_use() - with_layout;
     metadata_bytes += with_layout > before + others ? with_layout - before - others : 0;
     return layout;
 }
 
-// The look itself makes llama.cpp's list of KV cells. Throws Error(budget) for contexts so long that this, with what
-// the process holds already, is more than `most_bytes`.
+// The Look allocates llama.cpp's list of KV cells. Throws Error(budget) if that list, together with the memory of the
+// process, exceeds `most_bytes`.
 void check_contexts_can_be_measured(uint64_t ctx_tokens, uint64_t most_bytes) {
     const uint64_t cells = ctx_tokens * cell_bytes;
-    // A list that is a small part of the budget is not what is wrong with it: the plan then says what is.
+    // A list that is a small part of the budget is not the cause of a refusal. The plan then reports the cause.
     if (cells > most_bytes / 8 && process_memory().rss_bytes + cells > most_bytes) {
         throw Error(
             ErrorKind::budget,
@@ -58,7 +58,7 @@ void check_contexts_can_be_measured(uint64_t ctx_tokens, uint64_t most_bytes) {
     }
 }
 
-// Size classes of all models, one model after the other, as the plan wants them.
+// The size classes of all models, one model after the other.
 ModelLayout all_classes(const std::vector<ModelLayout> &layouts) {
     ModelLayout all;
     for (const ModelLayout &layout : layouts) {
@@ -82,7 +82,7 @@ class Planner::Impl {
         }
         classes_ = all_classes(layouts);
         machine = probe_memory("", other_claims());
-        if (address_limits().any()) { // to know what they leave, contexts have to be measured
+        if (address_limits().any()) { // what the limits leave is known only after contexts were measured
             check_contexts_can_be_measured(ctx_tokens(), budget_of(options.plan, machine));
             const std::vector<Kernels> kernels = named_or(Kernels::plain);
             build(kernels);
@@ -99,7 +99,8 @@ class Planner::Impl {
 
     ProcessPlan plan() {
         if (!measured_for_limits_) {
-            check_contexts_can_be_measured(ctx_tokens(), machine.usable_bytes); // who asks has no budget to keep
+            // The limit is the machine's memory, not the budget, so that a refusal can list the parts.
+            check_contexts_can_be_measured(ctx_tokens(), machine.usable_bytes);
         }
         const bool all_named =
             std::ranges::all_of(specs, [](const ModelSpec &spec) { return spec.kernels.has_value(); });
@@ -145,7 +146,7 @@ class Planner::Impl {
     }
     [[nodiscard]] Kernels least_kernels() const { return specs.front().kernels.value_or(Kernels::plain); }
 
-    std::vector<ModelSpec> specs; // contexts resolved
+    std::vector<ModelSpec> specs; // with resolved contexts
     RuntimeOptions options;
     std::vector<ModelLayout> layouts;
     Machine machine;
@@ -182,7 +183,7 @@ class Planner::Impl {
         return all;
     }
 
-    // Lets the child have all models with these kernels.
+    // Makes the child hold all models, built for these kernels.
     void build(const std::vector<Kernels> &kernels) {
         if (look_ == nullptr) {
             std::vector<const ModelLayout *> all;
@@ -200,7 +201,7 @@ class Planner::Impl {
                 contexts_.clear();
             }
         }
-        // What it held with the first models: freeing one leaves a little behind.
+        // Measured once, with the first builds: freeing a model does not return all of its memory.
         if (held_.process_bytes == 0) {
             held_.process_bytes = look_->held_bytes();
         }
@@ -225,7 +226,7 @@ class Planner::Impl {
         return fixed;
     }
 
-    // With a ubatch of this many tokens where none is named.
+    // The context of spec i, with this ubatch if the spec names none.
     [[nodiscard]] ContextSpec context_with(size_t i, uint32_t ubatch_tokens) const {
         const ContextSpec &context = specs[i].context;
         return context.ubatch_tokens > 0 ? context : with_ubatch(context, ubatch_tokens);
@@ -237,7 +238,7 @@ class Planner::Impl {
         }
         return fixed;
     }
-    // Those of the longest context: a shorter one takes what it can of them.
+    // Candidates for the longest context. A shorter context uses those that fit it.
     [[nodiscard]] std::vector<uint32_t> candidates() const {
         uint32_t longest = 0;
         for (const ModelSpec &spec : specs) {
@@ -274,7 +275,7 @@ class Planner::Impl {
         return plan;
     }
 
-    // None where there is no room, or no such kernel: another path may have what it needs.
+    // Empty if there is no room or no such kernel. Other kernels may then be tried.
     std::optional<ProcessPlan> plan_if_it_fits(const std::vector<Kernels> &kernels) {
         try {
             return plan_with(kernels);
@@ -283,8 +284,8 @@ class Planner::Impl {
         }
     }
 
-    // Repacking a slice takes as long as some tens of products with it, so it pays where slices stay; resident matrices
-    // always do (docs/kernels.md).
+    // Repacking a slice takes as long as some tens of multiplications with it. So it pays only for slices that stay
+    // cached, and always for resident matrices (docs/kernels.md).
     ProcessPlan choose_kernels() {
         const uint64_t most = budget_of(options.plan, machine);
         if (most >= classes_.routed_bytes) {
@@ -297,7 +298,7 @@ class Planner::Impl {
         return mixed ? *mixed : plan_with(named_or(Kernels::plain));
     }
 
-    // Addresses that will be mapped beside what is planned, and not touched.
+    // Addresses that will be mapped besides the planned memory, and never touched.
     IdleAddresses idle_with(const std::vector<Kernels> &kernels, const std::vector<uint32_t> &ubatches) {
         IdleAddresses idle;
         uint64_t routed_bytes = 0;
@@ -320,7 +321,7 @@ class Planner::Impl {
     ModelLayout classes_;
     HeldBytes held_;
     std::unique_ptr<Look> look_;
-    std::vector<std::optional<Kernels>> built_; // in the child, by model; and what is known of it
+    std::vector<std::optional<Kernels>> built_; // by model: the kernels of the child's current build
     std::vector<ModelFacts> facts_;
     std::vector<KnownContext> contexts_;
     std::map<uint32_t, FixedBytes> least_of_context_;

@@ -1,8 +1,8 @@
-// planner.h — one plan for all models of a process, without reading a weight of any.
+// planner.h — makes one plan for all models of a process, without reading weights.
 //
-// A Planner reads the models' metadata, probes the machine and starts a Look, and then answers how the memory would be
-// shared out. plan() is the decision that Runtime::prepare() makes, from the same code. Each new context, ubatch or
-// path of kernels costs one question to the Look, some milliseconds to tens of them.
+// A Planner reads the models' metadata, probes the machine, starts a Look, and then computes how the memory would be
+// divided. Runtime::prepare() uses plan() too. Each new context, ubatch or choice of kernels costs one question to the
+// Look: some milliseconds to some tens of milliseconds.
 //
 // Threads: one. Errors: as Runtime::prepare().
 #pragma once
@@ -18,7 +18,7 @@ namespace larder {
 
 class Planner {
   public:
-    // At least one spec.
+    // `specs` must not be empty.
     Planner(const std::vector<ModelSpec> &specs, const RuntimeOptions &options);
     ~Planner();
     Planner(const Planner &) = delete;
@@ -26,27 +26,27 @@ class Planner {
 
     [[nodiscard]] const ModelLayout &layout(size_t model = 0) const;
     [[nodiscard]] const Machine &machine() const;
-    [[nodiscard]] const ModelSpec &spec(size_t model = 0) const; // with its context resolved
+    [[nodiscard]] const ModelSpec &spec(size_t model = 0) const; // with a resolved context
     [[nodiscard]] const PlanOptions &plan_options() const;
 
     // Throws Error(budget) for contexts so long that measuring them would take more than --ram. plan() measures them
-    // all the same where the machine has room, to explain a refusal.
+    // where the machine has the memory, so that its error can list the parts.
     void refuse_contexts_beyond_budget() const;
-    // The plan with the specs' contexts and the plan options. Throws Error(budget) if there is none, or for contexts
-    // so long that even asking would take more than the machine can give.
+    // The plan for the contexts of the specs and the plan options. Throws Error(budget) if none fits, or if a context
+    // is so long that measuring it would take more memory than is available.
     ProcessPlan plan();
-    // With --mlock, throws Error(budget) if the process may not lock what that plan holds.
+    // With --mlock, throws Error(budget) if the process may not lock as much memory as the plan holds.
     void check_lock(const ProcessPlan &plan);
 
-    // What a single model cannot do without with another context: the smallest ubatch and, where its spec names no
-    // kernels, plain ones. A budget that this does not fit into is refused. Throws Error(budget) for a context so long
-    // that even asking would take more than the machine can give.
+    // The smallest memory for a single model with another context: with the smallest ubatch and, if its spec names no
+    // kernels, plain ones. A budget below this is refused. Throws Error(budget) if the context is so long that
+    // measuring it would take more memory than is available.
     FixedBytes least(uint32_t ctx_tokens);
     [[nodiscard]] uint32_t least_ubatch(uint32_t ctx_tokens) const;
     [[nodiscard]] Kernels least_kernels() const;
 
-    // For the runtime, after plan(): where the tensors of each model are placed, and the layouts. The Planner is done
-    // then.
+    // For the runtime, after plan(): the places of each model's tensors, and the layouts. Do not use the Planner
+    // afterwards.
     std::vector<PlacePatterns> take_places();
     std::vector<ModelLayout> take_layouts();
 

@@ -23,8 +23,8 @@ namespace {
 
 std::string shape_text(const int64_t *ne) { return fmt::format("[{}, {}, {}, {}]", ne[0], ne[1], ne[2], ne[3]); }
 
-// llama.cpp asks for a few tensors in more dimensions than they have in the file (its TENSOR_ALLOW_RESHAPE). Their
-// bytes are the same ones in the same order.
+// llama.cpp requests a few tensors with more dimensions than they have in the file (its TENSOR_ALLOW_RESHAPE). The
+// bytes and their order are the same.
 bool has_shape_of(const TensorInfo &info, const ggml_tensor &tensor) {
     const auto ones = std::find_if(info.shape.rbegin(), info.shape.rend(), [](int64_t extent) { return extent != 1; });
     const bool reshaped = std::max<int64_t>(1, info.shape.rend() - ones) != ggml_n_dims(&tensor);
@@ -36,7 +36,7 @@ bool is_in_ram(const ggml_tensor *tensor) {
     return ggml_backend_buffer_is_host(tensor->buffer) || type == repack_buffer_type() || type == tied_buffer_type();
 }
 
-// Copies what has arrived to the tensors it belongs to; repacks those that are whole.
+// Copies the bytes that have arrived to their tensors. Repacks tensors that are complete.
 void copy_out(std::span<WeightPiece> pieces, const WeightRead &read, const char *from) {
     const uint64_t begin = read.window.offset;
     const uint64_t end = begin + read.window.bytes;
@@ -67,7 +67,7 @@ void ResidentWeights::add(ggml_tensor *tensor) noexcept {
         try {
             note(tensor);
         } catch (const std::bad_alloc &) {
-            complaint_ = "out of memory"; // short enough to need none
+            complaint_ = "out of memory"; // short enough not to allocate
         }
     }
 }
@@ -84,13 +84,13 @@ void ResidentWeights::note(ggml_tensor *tensor) {
     } else if (!is_in_ram(tensor)) {
         complaint_ = fmt::format("tensor '{}' was not placed in RAM", info->name);
     } else if (ggml_tensor *twin = twin_of(tensor)) {
-        tensor->data = twin->data; // and what was allocated for it is never touched
+        tensor->data = twin->data; // the memory that was allocated for it is never touched
     } else {
         pieces_.push_back({info->extent, tensor, info->extent.bytes, &info->name});
     }
 }
 
-// Where the output matrix is the embedding, some architectures of llama.cpp make two tensors of it in one buffer.
+// Where the embedding is also the output matrix, some architectures of llama.cpp make two tensors of it in one buffer.
 ggml_tensor *ResidentWeights::twin_of(const ggml_tensor *tensor) const {
     for (const WeightPiece &piece : pieces_) {
         if (*piece.name == tensor->name && piece.tensor->buffer == tensor->buffer) {
@@ -100,8 +100,9 @@ ggml_tensor *ResidentWeights::twin_of(const ggml_tensor *tensor) const {
     return nullptr;
 }
 
-// Before the first write makes pages of them: each token passes over all of these weights, and translating addresses
-// by small pages takes a part of its time (docs/benchmarks.md). Refused where the kernel has none: slower, not wrong.
+// Requested before the first write, because that allocates the pages. Each token reads all of these weights, and with
+// small pages the address translation takes a noticeable part of the time (docs/benchmarks.md). If the kernel refuses,
+// loading continues with small pages.
 void ResidentWeights::ask_for_huge_pages() const {
     std::set<ggml_backend_buffer_t> buffers;
     for (const WeightPiece &piece : pieces_) {

@@ -1,8 +1,8 @@
 // resident_weights.h — reads the weights that stay in RAM (private to runtime and the lab).
 //
-// llama.cpp names its tensors one by one while it builds the model (add()); load() then reads all of them in file
-// order, in large aligned windows, several under way at once, and copies them to their places. Experts between them are
-// skipped. A tensor in a buffer for repacked weights is repacked as soon as it is there.
+// llama.cpp passes its tensors one by one while it builds the model (add()). load() then reads all of them in file
+// order, in large aligned windows with several reads in flight, and copies them to their tensors. Experts between them
+// are skipped. A tensor in a buffer for repacked weights is repacked as soon as it is complete.
 #pragma once
 
 #include "io/io.h"
@@ -21,18 +21,19 @@ namespace larder {
 
 class ResidentWeights {
   public:
-    // All must outlive this.
+    // Both must outlive this object.
     ResidentWeights(const ModelLayout &layout, Reader &reader) : layout_(layout), reader_(reader) {}
 
-    // Notes where `tensor` goes. A tensor the file does not have, or has in another shape or type, is an error that
-    // load() throws: this is called by llama.cpp, which no exception may cross.
+    // Registers `tensor` for load(). llama.cpp calls this, so it must not throw: if the file lacks the tensor, or has
+    // it with another shape or type, load() throws the error.
     void add(ggml_tensor *tensor) noexcept;
 
-    // Reads everything that was added. Throws Error(model) for what add() found wrong, Error(io) for failed reads and
-    // if none ends for `timeout` (0: no limit), and what `progress` throws, which may be empty.
+    // Reads all registered tensors. Throws Error(model) for an error that add() found, Error(io) if a read fails or if
+    // no read finishes within `timeout` (0: no limit). `progress` (bytes done, bytes total) may be empty; its
+    // exceptions are passed on.
     void load(const std::function<void(uint64_t, uint64_t)> &progress, std::chrono::milliseconds timeout);
 
-    // Memory that load() uses for a while.
+    // Memory that load() uses until it returns.
     static uint64_t buffer_bytes();
 
   private:
@@ -43,7 +44,7 @@ class ResidentWeights {
     const ModelLayout &layout_;
     Reader &reader_;
     std::vector<WeightPiece> pieces_;
-    std::string complaint_; // the first thing add() found wrong
+    std::string complaint_; // first error that add() found
 };
 
 } // namespace larder

@@ -73,7 +73,7 @@ class Runtime::Impl {
   private:
     void make_the_plan() {
         {
-            const PlanningTurn turn; // another larder that starts now plans with what this one leaves
+            const PlanningTurn turn; // another larder that starts now plans with the memory that this one leaves
             Planner planner(specs_, options_);
             planner.refuse_contexts_beyond_budget();
             plan_ = planner.plan();
@@ -82,7 +82,7 @@ class Runtime::Impl {
             layouts_ = planner.take_layouts();
             claim_ = OwnClaim(claimed_bytes(plan_.memory));
         }
-        check_threads_can_start(threads_to_start(threads_of(plan_), options_.reader)); // while nothing has been read
+        check_threads_can_start(threads_to_start(threads_of(plan_), options_.reader)); // check before anything is read
         budget_ =
             std::make_unique<Budget>(plan_, size_classes_of(layouts_), options_.plan.overcommit, options_.on_resize);
     }
@@ -90,7 +90,7 @@ class Runtime::Impl {
     std::vector<ModelSpec> specs_;
     RuntimeOptions options_;
     ProcessPlan plan_;
-    OwnClaim claim_; // of that plan
+    OwnClaim claim_; // claims the memory of plan_
     std::vector<ModelLayout> layouts_;
     std::vector<PlacePatterns> places_;
     std::unique_ptr<Budget> budget_;
@@ -98,13 +98,13 @@ class Runtime::Impl {
 
 std::unique_ptr<LoadedModel> Runtime::Impl::load(size_t index) {
     ModelLayout &layout = layouts_.at(index);
-    if (layout.metadata == nullptr) { // it was loaded before
+    if (layout.metadata == nullptr) { // freed when the model was loaded before
         layout.metadata = open_layout(layout.files.front()).metadata;
     }
     const Placement placement(places_.at(index), expert_buffer_type());
     auto loaded = std::make_unique<LoadedModel>(std::make_unique<LoadedModel::Impl>(
         *budget_, index, layout, specs_.at(index), plan_.models.at(index), placement, options_));
-    layout.metadata.reset(); // llama.cpp has its own copy of what it needs of it
+    layout.metadata.reset(); // llama.cpp has its own copy
     malloc_trim(0);
     if (options_.lock_memory) {
         lock_memory();

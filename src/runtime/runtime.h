@@ -1,18 +1,19 @@
 // runtime.h — llama.cpp's models and contexts in one process, inside one memory budget.
 //
-//   prepare()   plans all models together, before a weight of any is read; refuses here
-//   load()      reads one model's resident weights, makes its arena: a llama_model
-//   attach()    ties a llama_context of it to its arena
-//   step()      llama_decode(), with the cause of a failure and the sequences that it spoiled
+//   prepare()   plans all models together, before it reads weights; refuses a budget that is too small
+//   load()      reads one model's resident weights and makes its arena; the result holds a llama_model
+//   attach()    connects a llama_context of that model with its arena
+//   step()      llama_decode(), plus the cause of a failure and the sequences that it affected
 //
-// Who makes the context is free: a session does, and llama.cpp's own server code does. A model that was unloaded (its
-// LoadedModel destroyed) may be loaded again; its part of the budget stays its own meanwhile.
+// The context may be made by any code, for example by a session or by llama.cpp's server. A model that was unloaded
+// (its LoadedModel was destroyed) may be loaded again. It keeps its share of the budget in between.
 //
-// There is one Runtime a process: one budget, one arena a model, one watcher of memory pressure over all of them.
+// A process has one Runtime: one budget, one arena per model, and one watcher of memory pressure for all of them.
 //
 // Threads: prepare(), load() and the destructors from one thread at a time. Steps of one model from one thread at a
-// time, those of different models from any. stats(), request_stop() from any thread at any time.
-// Errors: Error(usage, model, budget, io, engine) from all but step(), which returns them.
+// time; steps of different models may run at the same time. Figures (store_stats(), arena_use(), pressure()) and
+// request_stop() from any thread at any time.
+// Errors: all functions throw Error(usage, model, budget, io, engine), except step(), which returns the error.
 // Units: bytes, tokens.
 #pragma once
 
@@ -32,20 +33,20 @@ struct llama_context;
 
 namespace larder {
 
-std::string llama_version(); // of the linked llama.cpp, "0.5.0"
+std::string llama_version(); // of the linked llama.cpp, such as "0.5.0"
 
-// One model's part of the plan.
+// One model's share of the plan.
 struct PlannedModel {
-    FixedBytes fixed; // of this model and its context; the code and what else is there once is not among it
+    FixedBytes fixed; // of this model and its context; without what exists once per process, such as the code
     Kernels kernels = Kernels::plain;
-    ContextSpec context;         // with every 0-for-default replaced
-    std::vector<uint64_t> slots; // by size class of its layout
+    ContextSpec context;         // with each 0 that means "default" replaced
+    std::vector<uint64_t> slots; // by size class of the model's layout
     uint64_t arena_bytes = 0;
     uint64_t floor_bytes = 0;
 };
 
 struct ProcessPlan {
-    MemoryPlan memory; // of all models: sums, and their slots one model after the other
+    MemoryPlan memory; // sums over all models; the slots of all models, one model after the other
     std::vector<PlannedModel> models;
 };
 
@@ -54,15 +55,15 @@ class LoadedModel;
 class Runtime {
   public:
     static std::unique_ptr<Runtime> prepare(std::vector<ModelSpec> specs, RuntimeOptions options);
-    ~Runtime(); // after all of its models
+    ~Runtime(); // all models must be gone
     Runtime(const Runtime &) = delete;
     Runtime &operator=(const Runtime &) = delete;
 
     [[nodiscard]] const ProcessPlan &plan() const;
     [[nodiscard]] const RuntimeOptions &options() const;
-    [[nodiscard]] const ModelLayout &layout(size_t model) const; // of the specs, in their order
+    [[nodiscard]] const ModelLayout &layout(size_t model) const; // index into the specs
 
-    // Reads the weights. The files are those that were planned, or it is an error. The Runtime must outlive the model.
+    // Reads the weights. Throws if the files are not the ones that were planned. The Runtime must outlive the model.
     std::unique_ptr<LoadedModel> load(size_t model);
 
     [[nodiscard]] PressureFigures pressure() const;
@@ -74,7 +75,7 @@ class Runtime {
     std::unique_ptr<Impl> impl_;
 };
 
-// A model in memory. Destroying it frees the model; its contexts must be gone.
+// A model in memory. Destroying it frees the model. Its contexts must be destroyed first.
 class LoadedModel {
   public:
     class Impl;
@@ -90,9 +91,10 @@ class LoadedModel {
     [[nodiscard]] StoreStats store_stats() const; // zero for a dense model
     [[nodiscard]] ArenaUse arena_use() const;
 
-    // A context as planned. Error(engine) with llama.cpp's reason.
+    // Makes the planned context. Throws Error(engine) with llama.cpp's reason.
     [[nodiscard]] std::unique_ptr<AttachedContext> make_context();
-    // Takes over a context that somebody else made on this model and owns. Error(budget) if it is larger than planned.
+    // Attaches a context that the caller made on this model and still owns. Throws Error(budget) if it is larger than
+    // planned.
     [[nodiscard]] std::unique_ptr<AttachedContext> attach(llama_context *context);
 
   private:

@@ -1,7 +1,7 @@
-// spec.h — what is to be loaded: models, the context that will be made on each, and what the process may use for them.
+// spec.h — what to load: models, the context on each, and what the process may use.
 //
-// These are plain values. They are made once from flags, or from a job of another larder process (spec_json.h), and are
-// read by the planner. Units: tokens, bytes.
+// Plain values. They are made once, from flags or from a job of another larder process (spec_json.h), and read by the
+// planner. Units: tokens, bytes.
 #pragma once
 
 #include "compute/compute.h"
@@ -23,26 +23,27 @@ namespace larder {
 enum class FlashAttention { automatic, on, off };
 std::string_view to_string(FlashAttention flash_attention);
 
-// The context that will be made on a model. It may be smaller than said here, never larger.
+// The planned context of a model. The real context may be smaller, not larger.
 struct ContextSpec {
-    uint32_t ctx_tokens = 0; // 0: the model's own context, at most 4096
-    uint32_t sequences = 1;  // that share the context, as llama.cpp's --parallel
+    uint32_t ctx_tokens = 0; // 0: the model's own context length, at most 4096
+    uint32_t sequences = 1;  // share the context, as with llama.cpp's --parallel
     uint32_t batch_tokens = 2048;
-    uint32_t ubatch_tokens = 0; // 0: chosen by the plan, at most 512
-    uint32_t threads = 0;       // 0: the physical cores this process may use
-    uint32_t threads_batch = 0; // 0: as threads
+    uint32_t ubatch_tokens = 0; // 0: the plan chooses, at most 512
+    uint32_t threads = 0;       // 0: the physical cores that this process may use
+    uint32_t threads_batch = 0; // 0: same as threads
     std::string cache_type_k = "f16";
     std::string cache_type_v = "f16";
     FlashAttention flash_attention = FlashAttention::automatic;
-    bool logits_for_all = false; // keep the logits of every token of a batch, not of the last of each sequence only
+    // Keep the logits of all tokens of a batch, not only of the last token of each sequence.
+    bool logits_for_all = false;
 
     bool operator==(const ContextSpec &) const = default;
 };
 
-// The context in tokens that a spec asks for, on a model with this context of its own.
+// Context length in tokens for a spec and a model whose own context length is `model_ctx_tokens`.
 uint32_t ctx_tokens_of(const ContextSpec &spec, uint64_t model_ctx_tokens);
 
-// Is told which experts a model's tokens are routed to. The model must not outlive it.
+// Receives the experts that the router chose. Must outlive the model.
 class StepObserver {
   public:
     StepObserver() = default;
@@ -50,37 +51,40 @@ class StepObserver {
     StepObserver(const StepObserver &) = delete;
     StepObserver &operator=(const StepObserver &) = delete;
 
-    // Before a weight is read. What it throws ends the load.
+    // Called before weights are read. An exception ends the load.
     virtual void model_opens(const ModelLayout &layout) = 0;
-    // The choice of one MoE layer for all tokens of a ubatch (compute.h's OnRoute). On a compute thread, in the middle
-    // of a graph.
+    // The choice of one MoE layer for all tokens of a ubatch (OnRoute in compute.h). Called on a compute thread, while
+    // the graph runs.
     virtual void routed(uint32_t moe_layer, uint32_t top_k, std::span<const int32_t> experts) noexcept = 0;
-    // After a step, on the thread that made it. `decode`: of a single token after a prompt. May throw: the step stands.
+    // Called after a step, on the stepping thread. `decode`: the step was a single token after a prompt. May throw; the
+    // result of the step stays valid.
     virtual void step_done(bool decode) = 0;
     virtual void step_failed() noexcept = 0;
 };
 
 struct ModelSpec {
-    std::string path; // a GGUF, or any shard of a split one
+    std::string path; // a GGUF, or any shard of a split GGUF
     ContextSpec context;
-    // None: repacked if all experts of all models fit into their arenas, else mixed, or plain where that cannot be.
+    // Empty: repacked if all experts of all models fit into their arenas; else mixed, or plain where mixed is
+    // impossible.
     std::optional<Kernels> kernels;
-    StepObserver *observer = nullptr; // not owned; null for none
+    StepObserver *observer = nullptr; // not owned; may be null
 };
 
-// What the process may use, and how experts are read. All models share it.
+// What the process may use, and how experts are read. Applies to all models together.
 struct RuntimeOptions {
     PlanOptions plan;
     ReaderOptions reader;
-    std::chrono::milliseconds read_timeout{std::chrono::seconds(60)}; // of a disk that does not answer; 0: none
-    // What the process and its children hold beside models, contexts and the runtime; part of the plan's overhead.
+    // Limit for a disk that does not respond; 0: no limit.
+    std::chrono::milliseconds read_timeout{std::chrono::seconds(60)};
+    // Memory of the process and its children besides models, contexts and the runtime. Part of the plan's overhead.
     uint64_t beside_bytes = 0;
-    bool lock_memory = false; // --mlock: no page of the process is ever swapped out
-    bool verbose = false;     // llama.cpp's own log to standard error
-    // While resident weights are read, on the thread that loads. May be empty.
+    bool lock_memory = false; // --mlock: the process is never swapped out
+    bool verbose = false;     // llama.cpp's log goes to standard error
+    // Called while resident weights are read, on the loading thread. May be empty.
     std::function<void(uint64_t bytes_done, uint64_t bytes_total)> progress;
-    // Is told, in a line for people, when arenas shrink or regrow: on another thread, at any time. Must not throw. May
-    // be empty.
+    // Called when arenas shrink or regrow, with one human-readable line. Called on another thread, at any time. Must
+    // not throw. May be empty.
     std::function<void(const std::string &what)> on_resize;
 };
 

@@ -1,6 +1,6 @@
-// spec_json.h — specs, options and errors as JSON: how larder processes tell each other what to do.
+// spec_json.h — specs, options and errors as JSON, for jobs and answers between larder processes.
 //
-// Callbacks and observers are not written. What is read was written by the same program: anything else throws
+// Callbacks and observers are not written. The input must come from the same program; any other input throws
 // nlohmann::json::exception.
 #pragma once
 
@@ -25,6 +25,6 @@ RuntimeOptions runtime_options_from(const nlohmann::json &json);
 nlohmann::json to_json(const Error &error);
 Error error_from(const nlohmann::json &json);
 
-Kernels kernels_named(std::string_view name); // of to_string(Kernels)
+Kernels kernels_named(std::string_view name); // inverse of to_string(Kernels)
 
 } // namespace larder

@@ -16,7 +16,7 @@ namespace larder {
 
 namespace {
 
-constexpr int32_t code_aborted = 2; // of llama_decode()
+constexpr int32_t code_aborted = 2; // return value of llama_decode()
 constexpr int32_t code_full = 1;
 
 bool has_recurrent_state(const llama_model *model) {
@@ -47,7 +47,7 @@ bool can_cut_sequence(const llama_context *context, int32_t sequence, int32_t ke
     if (length_of(memory, sequence) <= keep) {
         return true;
     }
-    // What is kept needs the positions of its own windows.
+    // The kept positions need the sliding windows before them.
     const int32_t oldest_needed = std::max(0, keep - llama_model_n_swa(model));
     return !has_recurrent_state(model) && llama_memory_seq_pos_min(memory, sequence) <= oldest_needed;
 }
@@ -86,12 +86,12 @@ void AttachedContext::Impl::request_stop() {
     }
 }
 
-// What becomes of the sequences that are spoiled, and how much the others have.
+// Removes the invalid positions of the affected sequences. Returns what each of these sequences kept.
 std::vector<CutSequence> AttachedContext::Impl::take_back(bool report_all) {
     llama_memory_t memory = llama_get_memory(context_);
     std::vector<CutSequence> cut;
     if (memory == nullptr) {
-        return cut; // a model that caches nothing
+        return cut; // a model without a cache
     }
     const bool recurrent = has_recurrent_state(llama_get_model(context_));
     for (size_t i = 0; i < UnreadTokens::sequences_max; i++) {
@@ -135,7 +135,8 @@ StepResult AttachedContext::Impl::evaluate(const llama_batch &batch) {
     if (code != 0) {
         unread_.spoil_ubatch();
     }
-    // An op that a stop ended has reported its tokens as unread; after the last op llama.cpp learns nothing of it.
+    // An operation that a stop ended reports its tokens as unread. If it was the last operation of the graph, llama.cpp
+    // does not return "aborted".
     const bool stopped = stop_.load() && (code == code_aborted || (code == 0 && unread_.any()));
     if (!result.error && stopped) {
         result.end = StepEnd::stopped;

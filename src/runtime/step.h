@@ -1,13 +1,12 @@
-// step.h — one llama_decode() on experts that are read from a disk: what it left behind when a read failed or it was
-// stopped.
+// step.h — llama_decode() on experts that are read from a disk, and the result of a step that failed or was stopped.
 //
-// The experts of a layer are independent of each other, and so are the sequences of a step. An expert that cannot be
-// read spoils the tokens that were routed to it, and with them what comes later in their sequences; all other sequences
-// of the step get the bits they always get. A step in which every sequence is spoiled ends at once.
+// The experts of a layer are independent of each other, and so are the sequences of a step. If an expert cannot be
+// read, only the tokens routed to it, and the later tokens of their sequences, are invalid. All other sequences of the
+// step get the same bits as without the failure. The step ends early if no sequence is intact.
 //
-// step() takes back what was spoiled: a sequence keeps the positions before its first spoiled token where the model's
-// memory can be cut there (attention), and none where it cannot (recurrent state, or a sliding window whose older
-// positions are gone).
+// step() removes the invalid positions. Where the model's memory can be cut (attention), a sequence keeps the positions
+// before its first invalid token. Elsewhere (recurrent state, or a sliding window that has discarded the older
+// positions) it is emptied.
 #pragma once
 
 #include "base/error.h"
@@ -25,18 +24,18 @@ namespace larder {
 // A sequence that lost positions in a step.
 struct CutSequence {
     int32_t sequence = 0;
-    int32_t kept = 0; // positions that it still has; 0: its cache is empty
+    int32_t kept = 0; // number of positions that are left; 0: the cache is empty
 };
 
 enum class StepEnd {
-    done,    // every token of the batch is evaluated, but for those of the sequences that were cut
+    done,    // all tokens of the batch were evaluated, except those of the sequences in `cut`
     stopped, // request_stop()
-    failed,  // no sequence of the step is whole
+    failed,  // no sequence of the step is intact
 };
 
 struct StepResult {
     StepEnd end = StepEnd::done;
-    std::optional<Error> error;   // why sequences were cut; none if nothing failed
+    std::optional<Error> error;   // why sequences were cut; empty if nothing failed
     std::vector<CutSequence> cut; // ascending
 };
 
@@ -44,29 +43,29 @@ class AttachedContext {
   public:
     class Impl;
     explicit AttachedContext(std::unique_ptr<Impl> impl);
-    ~AttachedContext(); // frees the context if it was made here
+    ~AttachedContext(); // frees the context if make_context() made it
     AttachedContext(const AttachedContext &) = delete;
     AttachedContext &operator=(const AttachedContext &) = delete;
 
     [[nodiscard]] llama_context *get() const;
 
-    // Evaluates the batch. Not while another step of the same model is under way.
+    // Evaluates the batch. No other step of the same model may be in progress.
     StepResult step(const llama_batch &batch);
 
-    // Any thread. Makes the step under way, and all later ones, end early, also where it waits for the disk.
+    // Any thread. Ends the step in progress and all later steps early, even while they wait for the disk.
     void request_stop();
-    void clear_stop(); // between steps
+    void clear_stop(); // only between steps
     [[nodiscard]] bool stop_requested() const;
 
   private:
     std::unique_ptr<Impl> impl_;
 };
 
-// Whether the model's memory can be cut there: not where the state is recurrent, nor where a sliding window has lost
-// the positions before it.
+// Whether the model's memory can be cut after `keep` positions: not with recurrent state, and not if a sliding window
+// has discarded positions that are needed.
 bool can_cut_sequence(const llama_context *context, int32_t sequence, int32_t keep);
-// Cuts a sequence of the context to its first `keep` positions, or empties it where the model's memory cannot be cut
-// there. Returns how many are left: `keep` or 0.
+// Cuts a sequence to its first `keep` positions, or empties it where the model's memory cannot be cut there. Returns
+// the number of positions left: `keep` or 0.
 int32_t cut_sequence(llama_context *context, int32_t sequence, int32_t keep);
 
 } // namespace larder

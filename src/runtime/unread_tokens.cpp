@@ -31,7 +31,8 @@ void UnreadTokens::begin(const llama_batch &batch) {
         const int32_t n_seq = batch.seq_id != nullptr ? batch.n_seq_id[i] : 1;
         for (int32_t s = 0; s < n_seq; s++) {
             const llama_seq_id sequence = batch.seq_id != nullptr ? batch.seq_id[i][s] : 0;
-            if (sequence >= 0 && static_cast<size_t>(sequence) < sequences_max) { // llama.cpp refuses others
+            // llama.cpp refuses other sequence ids.
+            if (sequence >= 0 && static_cast<size_t>(sequence) < sequences_max) {
                 stepped_.set(static_cast<size_t>(sequence));
             }
         }
@@ -76,7 +77,7 @@ void UnreadTokens::spoil_from(const Positions &first, const std::bitset<sequence
 void UnreadTokens::spoil_ubatch() noexcept { spoil_from(first_of_ubatch_, noted_); }
 void UnreadTokens::spoil_step() noexcept { spoil_from(first_of_step_, begun_); }
 
-// After the last attention only the tokens whose logits are wanted go on, in the order of the ubatch.
+// After the last attention, only the tokens whose logits are needed continue, in the order of the ubatch.
 bool UnreadTokens::unread(std::span<const int32_t> tokens, int64_t n_token) noexcept {
     if (ubatch_ == nullptr) { // a graph without tokens has no experts
         return false;
@@ -96,7 +97,7 @@ bool UnreadTokens::unread(std::span<const int32_t> tokens, int64_t n_token) noex
                 next++;
             }
         }
-    } else { // a graph that orders tokens in another way
+    } else { // a graph with another order of tokens
         spoil_ubatch();
     }
     return all();
@@ -111,8 +112,8 @@ UbatchScope::~UbatchScope() {
 
 } // namespace larder
 
-// --wrap: the linker calls the second in the place of the first, and gives the first another name. Both have the
-// arguments of the member function, `this` in front.
+// --wrap: the linker redirects calls of the original function to __wrap_…, and makes the original available as
+// __real_…. Both take the arguments of the member function, `this` first.
 extern "C" {
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 void __real__ZN16llm_graph_result10set_inputsEPK12llama_ubatch(llm_graph_result *self, const llama_ubatch *ubatch);

@@ -17,7 +17,7 @@ namespace larder {
 
 namespace {
 
-// Page-aligned memory for the reads under way.
+// Page-aligned memory for the reads in flight.
 class Buffers {
   public:
     Buffers() : memory_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
@@ -33,7 +33,7 @@ class Buffers {
     Buffers(const Buffers &) = delete;
     Buffers &operator=(const Buffers &) = delete;
     [[nodiscard]] char *at(size_t i) const { return static_cast<char *>(memory_) + i * weight_read_bytes_max; }
-    // The kernel may still write there: stays mapped.
+    // Leaves the memory mapped: the kernel may still write into it.
     void give_up() { memory_ = nullptr; }
 
   private:
@@ -41,7 +41,8 @@ class Buffers {
     void *memory_;
 };
 
-// Results that have come, at least one; none after the time-out (0: there is none). A poll that was woken goes on.
+// Waits for results. Returns at least one, or none after the time-out (0: no limit). Waits again if wake() interrupted
+// the poll.
 size_t poll_until(Reader &reader, std::span<ReadResult> results, std::chrono::milliseconds timeout) {
     using Clock = std::chrono::steady_clock;
     if (timeout.count() == 0) {
@@ -59,7 +60,7 @@ size_t poll_until(Reader &reader, std::span<ReadResult> results, std::chrono::mi
     return count;
 }
 
-// The reads of one load. Their memory outlives them, however the load ends.
+// The reads of one load. Their buffers outlive them, however the load ends.
 class ReadsUnderWay {
   public:
     ReadsUnderWay(Reader &reader, std::span<const WeightRead> reads, std::chrono::milliseconds timeout)
@@ -76,7 +77,7 @@ class ReadsUnderWay {
     ReadsUnderWay(const ReadsUnderWay &) = delete;
     ReadsUnderWay &operator=(const ReadsUnderWay &) = delete;
 
-    // Into this buffer, if there is one more.
+    // Starts the next read into this buffer, if there is one.
     void start_next(size_t buffer) {
         if (next_ < reads_.size()) {
             const WeightRead &read = reads_[next_];
@@ -87,7 +88,7 @@ class ReadsUnderWay {
         }
     }
     [[nodiscard]] bool any() const { return reader_.in_flight() > 0; }
-    // At least one result; none after the time-out.
+    // At least one result, or none after the time-out.
     std::span<const ReadResult> wait() { return {results_.data(), poll_until(reader_, results_, timeout_)}; }
     [[nodiscard]] const WeightRead &read_of(const ReadResult &result) const {
         return reads_[in_buffer_.at(result.tag)];
@@ -99,7 +100,7 @@ class ReadsUnderWay {
     std::span<const WeightRead> reads_;
     std::chrono::milliseconds timeout_;
     Buffers buffers_;
-    std::array<size_t, weight_reads_at_once> in_buffer_{}; // which read a buffer holds
+    std::array<size_t, weight_reads_at_once> in_buffer_{}; // index of the read in each buffer
     std::array<ReadResult, weight_reads_at_once> results_;
     size_t next_ = 0;
 };
@@ -123,7 +124,8 @@ std::vector<WeightRead> weight_reads(std::span<const WeightPiece> pieces) {
         if (!reads.empty() && reads.back().file == extent.file) {
             WeightRead &last = reads.back();
             const uint64_t last_end = last.window.offset + last.window.bytes;
-            if (at < last_end || (at == last_end && last.window.bytes < weight_read_bytes_max)) { // goes on in it
+            // Continues the last read.
+            if (at < last_end || (at == last_end && last.window.bytes < weight_read_bytes_max)) {
                 const uint64_t grown =
                     std::min(align_up(end, direct_io_alignment), last.window.offset + weight_read_bytes_max);
                 last.window.bytes = std::max(last.window.bytes, grown - last.window.offset);

@@ -1,4 +1,4 @@
-// weight_reads.h — the reads that bring resident weights to their tensors (private to runtime).
+// weight_reads.h — the reads that fill the resident tensors (private to runtime).
 //
 // Units: bytes.
 #pragma once
@@ -20,26 +20,27 @@ namespace larder {
 struct WeightPiece { // one tensor
     Extent extent;
     ggml_tensor *tensor = nullptr;
-    uint64_t missing = 0; // bytes that have not been copied to it yet
+    uint64_t missing = 0; // bytes not copied to the tensor yet
     const std::string *name = nullptr;
 };
 
 struct WeightRead {
     uint32_t file = 0;
     Window window;
-    uint64_t needed = 0;    // bytes of the window that must arrive
-    size_t first_piece = 0; // the first piece that reaches into it
+    uint64_t needed = 0;    // bytes of the window that must be read
+    size_t first_piece = 0; // first piece that overlaps the window
 };
 
 inline constexpr uint64_t weight_read_bytes_max = 1 << 20;
 inline constexpr uint32_t weight_reads_at_once = 8;
 
-// Reads that cover the pieces, which are in the order of their files and offsets, and as little else as windows allow.
+// The reads that cover the pieces, with as few other bytes as windows allow. The pieces must be sorted by file and
+// offset.
 std::vector<WeightRead> weight_reads(std::span<const WeightPiece> pieces);
 
-// Makes all reads and calls `arrived` for each, on this thread, with its bytes. Throws Error(io) for a read that fails,
-// and if none ends for `timeout` (0: no limit); what `arrived` throws ends it too. In every case the kernel writes into
-// none of its memory any more when this returns, or that memory is given up.
+// Submits all reads and calls `arrived` on this thread with the bytes of each. Throws Error(io) if a read fails or if
+// no read finishes within `timeout` (0: no limit). Exceptions of `arrived` end it too. When it returns, the kernel no
+// longer writes into its memory, or that memory stays mapped for ever.
 void read_weights(Reader &reader, const ModelLayout &layout, std::span<const WeightRead> reads,
                   std::chrono::milliseconds timeout,
                   const std::function<void(const WeightRead &read, const char *bytes)> &arrived);

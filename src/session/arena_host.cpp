@@ -1,4 +1,4 @@
-// The runtime's own host: resident weights in RAM, experts in an arena.
+// The standard model host: resident weights in RAM, experts in an arena.
 #include "session/open_model.h"
 
 #include "runtime/planner.h"

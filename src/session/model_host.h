@@ -1,6 +1,6 @@
-// model_host.h — what a session runs on: a loaded model with one context, and who loaded it.
+// model_host.h — the interface between a session and the code that loaded its model and context.
 //
-// The runtime's is in open_model.h; the lab has others to compare it with (lab/residency). A host owns all it returns.
+// open_model.h has the standard host. lab/residency has others, for comparison. A host owns everything it returns.
 #pragma once
 
 #include "compute/compute.h"
@@ -25,17 +25,17 @@ class ModelHost {
     ModelHost(const ModelHost &) = delete;
     ModelHost &operator=(const ModelHost &) = delete;
 
-    [[nodiscard]] virtual std::string_view residency() const = 0; // "arena", or what the lab has
+    [[nodiscard]] virtual std::string_view residency() const = 0; // "arena", or the name of a residency of the lab
     [[nodiscard]] virtual const ModelLayout &layout() const = 0;
     [[nodiscard]] virtual llama_model *model() const = 0;
     [[nodiscard]] virtual AttachedContext &context() const = 0;
-    [[nodiscard]] virtual const ContextSpec &context_spec() const = 0; // resolved
+    [[nodiscard]] virtual const ContextSpec &context_spec() const = 0; // with all defaults resolved
     [[nodiscard]] virtual Kernels kernels() const = 0;
-    [[nodiscard]] virtual const MemoryPlan &plan() const = 0; // all zero where there is no budget
+    [[nodiscard]] virtual const MemoryPlan &plan() const = 0; // all zero without a budget
     [[nodiscard]] virtual const ReaderInfo &reader_info() const = 0;
-    [[nodiscard]] virtual StepObserver *observer() const = 0; // null for none
+    [[nodiscard]] virtual StepObserver *observer() const = 0; // may be null
 
-    // After a step of so many tokens, on the thread that made it.
+    // Called after a step of `n_token` tokens, on the stepping thread.
     virtual void step_ended(uint32_t n_token) = 0;
     virtual void add_figures(RunFigures &figures) const = 0; // any thread
 };

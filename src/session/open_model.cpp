@@ -15,8 +15,8 @@
 
 namespace larder {
 
-// What fits into the context has far fewer bytes a token; to render and tokenise more would take memory that the plan
-// does not hold.
+// A text that fits into the context has far fewer bytes per token. Rendering and tokenising a longer one would take
+// memory that the plan does not include.
 void OpenModel::Impl::refuse_text_too_long(uint64_t bytes) const {
     const uint32_t ctx_tokens = llama_n_ctx(context());
     if (bytes > uint64_t{text_bytes_per_token} * ctx_tokens) {
@@ -34,7 +34,7 @@ const Tokenizer &OpenModel::Impl::tokenizer() const {
     return *tokenizer_made;
 }
 
-// The plan holds the transient memory of a common text inside the reserve; a larger reserve has room for more.
+// The plan includes the transient memory of a usual text in the reserve. A larger reserve allows more.
 uint64_t OpenModel::Impl::tokenise_bytes_max() const {
     const MemoryPlan &plan = host->plan();
     return plan.budget_bytes == 0 ? UINT64_MAX : std::max(plan.fixed.transient, plan.reserve_bytes / 4 * 3);

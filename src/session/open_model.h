@@ -1,10 +1,10 @@
-// open_model.h — one model and one context on it, ready for a session. No llama.cpp types here.
+// open_model.h — one model and one context, ready for a session. Contains no llama.cpp types.
 //
-// open_model() plans, loads and attaches in one call, for commands that use a single model. A server has its own
+// open_model() plans, loads and attaches in one call, for commands that use a single model. A server makes its own
 // runtime and contexts (runtime/runtime.h).
 //
-// Threads: one thread drives an OpenModel and its session; figures() and request_stop() may be called from any thread.
-// Errors: Error of any kind from open_model(). Units: bytes, tokens.
+// Threads: one thread uses an OpenModel and its session; figures() and request_stop() may be called from any thread.
+// Errors: open_model() throws Error of any kind. Units: bytes, tokens.
 #pragma once
 
 #include "compute/compute.h"
@@ -30,13 +30,14 @@ namespace larder {
 struct OpenOptions {
     ModelSpec model;
     RuntimeOptions runtime;
-    // When the plan is made and no weight is read yet, on the thread that opens. May be empty.
+    // Called when the plan is made and before weights are read, on the calling thread. May be empty.
     std::function<void(const ModelLayout &, const MemoryPlan &)> on_plan;
 };
 
-// What open_model() would decide with these options, without reading a weight. Throws what it would throw up to there.
+// The plan that open_model() would make with these options. Reads no weights. Throws what open_model() would throw up
+// to that point.
 struct PlannedRun {
-    MemoryPlan memory; // with the ubatch
+    MemoryPlan memory; // includes the ubatch
     Kernels kernels = Kernels::plain;
     uint32_t ctx_tokens = 0;
     uint32_t threads = 0;
@@ -45,7 +46,7 @@ PlannedRun plan_only(const OpenOptions &options);
 
 class OpenModel {
   public:
-    // Takes over what was loaded; `load_ms` is how long that took.
+    // Takes ownership of a loaded model. `load_ms`: how long loading took.
     OpenModel(std::unique_ptr<ModelHost> host, double load_ms);
     ~OpenModel();
     OpenModel(const OpenModel &) = delete;
@@ -53,29 +54,30 @@ class OpenModel {
 
     [[nodiscard]] const ModelHost &host() const;
     [[nodiscard]] const ModelLayout &layout() const;
-    [[nodiscard]] const MemoryPlan &plan() const; // all zero where there is no budget
+    [[nodiscard]] const MemoryPlan &plan() const; // all zero without a budget
     [[nodiscard]] std::string_view residency() const;
-    [[nodiscard]] Kernels kernels() const; // those in use
+    [[nodiscard]] Kernels kernels() const; // the kernels in use
     [[nodiscard]] const ReaderInfo &reader_info() const;
     [[nodiscard]] uint32_t ctx_tokens() const;
-    [[nodiscard]] uint32_t ubatch_tokens() const; // in use
+    [[nodiscard]] uint32_t ubatch_tokens() const; // the ubatch in use
     [[nodiscard]] uint32_t threads() const;
     [[nodiscard]] uint32_t n_vocab() const;
 
-    // With the model's own begin-of-text where it wants one. Control tokens are read, but where the text is literal.
-    // Throws Error(usage) for a text that is longer than the context holds, or takes more to tokenise than is planned.
+    // Adds the model's begin-of-text token if the model requires it. Control tokens are parsed, except in the literal
+    // spans. Throws Error(usage) if the text is longer than the context, or tokenising it takes more memory than
+    // planned.
     [[nodiscard]] std::vector<Token> tokenize(const PromptText &text) const;
-    // Bytes of a token; of a control token only with `special`.
+    // The bytes of a token. A control token has bytes only with `special`.
     [[nodiscard]] std::string piece(Token token, bool special = false) const;
     [[nodiscard]] bool is_end_of_generation(Token token) const;
 
     [[nodiscard]] bool has_chat_template() const;
-    // As ChatTemplate::render(). Empty where request_stop() ended it. Call start_text_process() before the model is
-    // loaded.
+    // As ChatTemplate::render(). The result is empty if request_stop() ended it. Call start_text_process() before the
+    // model is loaded.
     [[nodiscard]] PromptText render_chat(const std::vector<ChatMessage> &messages, bool read_control_tokens) const;
 
-    // Any thread. Makes the session call under way return early, also where it waits for the disk, and all later ones
-    // until clear_stop().
+    // Any thread. Makes the current session call, and all later ones until clear_stop(), return early, even while they
+    // wait for the disk.
     void request_stop();
     void clear_stop();
     [[nodiscard]] bool stop_requested() const;

@@ -1,4 +1,4 @@
-// open_model_impl.h — what an OpenModel holds (private to session).
+// open_model_impl.h — the members of an OpenModel (private to session).
 #pragma once
 
 #include "session/open_model.h"
@@ -16,7 +16,7 @@ class OpenModel::Impl {
 
     [[nodiscard]] const llama_vocab *vocab() const { return llama_model_get_vocab(host->model()); }
     [[nodiscard]] llama_context *context() const { return host->context().get(); }
-    [[nodiscard]] const Tokenizer &tokenizer() const; // made when it is first needed
+    [[nodiscard]] const Tokenizer &tokenizer() const; // made at its first use
     [[nodiscard]] uint64_t tokenise_bytes_max() const;
     void refuse_text_too_long(uint64_t bytes) const; // throws Error(usage)
 
@@ -24,7 +24,7 @@ class OpenModel::Impl {
     const double load_ms;
     mutable std::unique_ptr<const Tokenizer> tokenizer_made;
 
-    // Written by the thread that drives the session, read by figures() from any.
+    // Written by the session's thread, read by figures() on any thread.
     std::atomic<uint64_t> prompt_tokens{0};
     std::atomic<uint64_t> decode_tokens{0};
     std::atomic<double> prompt_ms{0};

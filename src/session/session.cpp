@@ -65,7 +65,7 @@ common_sampler_ptr make_sampler(const llama_model *model, common_params_sampling
             return sampler;
         }
         reason = logged.all();
-    } catch (const std::exception &error) { // of a grammar that cannot be read
+    } catch (const std::exception &error) { // thrown for a grammar that cannot be parsed
         reason = error.what();
     }
     throw Error(ErrorKind::usage, fmt::format("the sampler cannot be made: {}", reason),
@@ -78,7 +78,7 @@ class Session::Impl {
   public:
     Impl(OpenModel::Impl &model, const SamplingOptions &sampling)
         : model_(model), params_(to_common(sampling)), spec_(model.host->context_spec()), batch_(spec_.batch_tokens) {
-        // Each sampler keeps so many tokens, and none of them is further back than the context.
+        // Each sampler allocates this many tokens, and no token is further back than the context.
         if (params_.penalty_last_n < 0 || static_cast<uint32_t>(params_.penalty_last_n) > spec_.ctx_tokens) {
             params_.penalty_last_n = static_cast<int32_t>(spec_.ctx_tokens);
         }
@@ -186,7 +186,7 @@ class Session::Impl {
         }
     }
 
-    // One step. False if the user stopped it. What of the tokens is cached is in cached_ in every case.
+    // One step. Returns false if it was stopped. cached_ is correct in every case.
     bool evaluate(std::span<const Token> tokens, bool last_batch, bool decoding) {
         llama_batch &batch = batch_.get();
         common_batch_clear(batch);
@@ -206,7 +206,7 @@ class Session::Impl {
         return whole;
     }
 
-    // To the host and the observer, whose errors are thrown. What is cached is known by then.
+    // Reports to the host and the observer, and passes on their exceptions. cached_ is already updated.
     void report_step(uint32_t n_token, bool whole, bool decoding) {
         StepObserver *observer = model_.host->observer();
         try {
@@ -234,7 +234,7 @@ class Session::Impl {
     void keep_common_prefix(std::span<const Token> tokens) {
         const auto mismatch = std::mismatch(cached_.begin(), cached_.end(), tokens.begin(), tokens.end());
         auto keep = static_cast<size_t>(mismatch.first - cached_.begin());
-        keep = std::min(keep, tokens.size() - 1); // the last token's logits are wanted
+        keep = std::min(keep, tokens.size() - 1); // the last token must be evaluated, for its logits
         if (keep < cached_.size()) {
             cached_.resize(static_cast<size_t>(cut_sequence(model_.context(), 0, static_cast<int32_t>(keep))));
         }

@@ -1,4 +1,4 @@
-// The figures as JSON and as one line.
+// Formats the figures as JSON and as one line.
 #include "session/figures.h"
 
 #include "base/bytes.h"
@@ -12,7 +12,7 @@ namespace {
 
 double per_second(uint64_t tokens, double ms) { return ms > 0 ? static_cast<double>(tokens) * 1000.0 / ms : 0; }
 
-// "-" where nothing was evaluated.
+// "-" if nothing was evaluated.
 std::string rate_text(uint64_t tokens, double ms) {
     return tokens > 0 ? fmt::format("{:.2f}", per_second(tokens, ms)) : "-";
 }

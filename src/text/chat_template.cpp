@@ -20,13 +20,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A template's own needs, and what a conversation takes: several copies of it are made on the way.
+// Memory for the template, and for the conversation, of which rendering makes several copies.
 constexpr uint64_t memory_base_bytes = 32 * MiB;
 constexpr uint64_t memory_bytes_per_byte = 64;
 constexpr uint64_t prompt_bytes_base = 1 * MiB;
 constexpr uint64_t prompt_bytes_per_byte = 8;
 
-// In the text process.
+// Runs in the text process.
 std::string render_job(const std::string &request) {
     const Json json = Json::parse(request);
     common_chat_templates_inputs inputs;
@@ -46,7 +46,7 @@ std::string text_of(const llama_vocab *vocab, Token token) {
     return token == LLAMA_TOKEN_NULL ? "" : common_token_to_piece(vocab, token, true);
 }
 
-// llama.cpp's explanation has several lines, with a picture of the place in the template between them.
+// llama.cpp's explanation has several lines, with an excerpt of the template between them.
 std::string reason_in(const std::string &text) {
     constexpr std::string_view before = "Error: ";
     const size_t at = text.rfind(before);
@@ -81,12 +81,12 @@ Error failed(const JobResult &result, const JobLimits &limits) {
     return {ErrorKind::model, fmt::format("the model's chat template {}", how), "use --raw for no template"};
 }
 
-// Stands in a message for a control token that is spelled out there: a number between two characters of the private use
-// area, which no template changes.
+// Replaces control tokens that are spelled out in a message. A marker is a number between two characters of the private
+// use area; no template changes it.
 class Markers {
   public:
     explicit Markers(const std::vector<ChatMessage> &messages) {
-        // Characters that no message holds.
+        // Chooses two characters that occur in no message.
         for (uint32_t c = 0xE000; c + 1 < 0xF8FF; c += 2) {
             begin_ = utf8_of(c);
             end_ = utf8_of(c + 1);
@@ -111,7 +111,7 @@ class Markers {
         return marked + text.substr(done);
     }
 
-    // The text with the markers replaced by what they stand for, as literal text.
+    // The text with each marker replaced by its original, as literal text.
     [[nodiscard]] PromptText unmark(const std::string &marked) const {
         PromptText prompt;
         size_t done = 0;
@@ -130,7 +130,7 @@ class Markers {
     struct Found {
         size_t begin = 0;
         size_t end = 0;
-        size_t index = 0; // into texts_
+        size_t index = 0; // index into texts_
     };
 
     [[nodiscard]] std::optional<Found> find(const std::string &marked, size_t from) const {
@@ -158,8 +158,7 @@ class Markers {
     std::vector<std::string> texts_;
 };
 
-// Tokenising adds the begin-of-text and end-of-text tokens where the model wants them: a template's own are one too
-// many.
+// Tokenising adds begin-of-text and end-of-text where the model requires them, so the template's own ones are removed.
 std::string without_added_tokens(std::string prompt, const llama_vocab *vocab, const std::string &bos,
                                  const std::string &eos) {
     if (llama_vocab_get_add_bos(vocab) && !bos.empty() && prompt.starts_with(bos)) {

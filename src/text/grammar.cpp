@@ -24,9 +24,9 @@ namespace {
 constexpr JobLimits limits = {
     .memory_bytes = 64 * MiB, .stack_bytes = 1 * MiB, .cpu_ms = 5000, .result_bytes = 64 * KiB};
 
-constexpr const char *needs_vocabulary = "no vocab"; // llama.cpp's words for a reference to a token
+constexpr const char *needs_vocabulary = "no vocab"; // part of llama.cpp's message about a token reference
 
-// What llama.cpp writes to standard error meanwhile: it gives the reason there and nowhere else.
+// What llama.cpp writes to standard error during the call. It reports the reason nowhere else.
 template <typename Call> std::string written_by(const Call &call) {
     const UniqueFd memory(memfd_create("grammar", MFD_CLOEXEC));
     dup2(memory.get(), STDERR_FILENO);
@@ -50,12 +50,12 @@ struct FreeGrammar {
 };
 using Grammar = std::unique_ptr<llama_grammar, FreeGrammar>;
 
-// A character that the element on top of a stack takes; 0 if none is found.
+// A character that the element on top of a stack accepts; 0 if none is found.
 uint32_t char_for(const llama_grammar_element *element) {
     if (element->type == LLAMA_GRETYPE_CHAR) {
         return element->value;
     }
-    for (uint32_t c = ' '; c < 0x7F; c++) { // of "[^…]" and "."
+    for (uint32_t c = ' '; c < 0x7F; c++) { // for "[^…]" and "."
         bool excluded = false;
         for (const llama_grammar_element *e = element; element->type == LLAMA_GRETYPE_CHAR_NOT; e++) {
             const bool range = e[1].type == LLAMA_GRETYPE_CHAR_RNG_UPPER;
@@ -72,7 +72,7 @@ uint32_t char_for(const llama_grammar_element *element) {
     return 0;
 }
 
-// The most stacks on one way through the grammar. Which of the possible characters comes next depends on `way`.
+// The largest number of stacks on one path through the grammar. `way` selects among the possible next characters.
 uint64_t most_stacks(const std::string &text, uint64_t way) {
     constexpr int chars = 192;
     const Grammar grammar(llama_grammar_init_impl(nullptr, text.c_str(), "root", false, nullptr, 0, nullptr, 0));
@@ -94,7 +94,7 @@ uint64_t most_stacks(const std::string &text, uint64_t way) {
             }
         }
         if (next.empty()) {
-            break; // its end, or a reference to a token
+            break; // end of the grammar, or a token reference
         }
         way = way * 6364136223846793005ULL + 1442695040888963407ULL;
         llama_grammar_accept(grammar.get(), next[(way >> 33U) % next.size()]);
@@ -102,7 +102,7 @@ uint64_t most_stacks(const std::string &text, uint64_t way) {
     return most;
 }
 
-// In the text process. The result is the number of stacks.
+// Runs in the text process. Returns the number of stacks.
 std::string try_out_job(const std::string &text) {
     constexpr uint64_t ways = 8;
     llama_grammar_parser parser;
@@ -111,7 +111,7 @@ std::string try_out_job(const std::string &text) {
     if (!parsed && written.find(needs_vocabulary) != std::string::npos) {
         return "0";
     }
-    if (!parsed && written.find("bad_alloc") != std::string::npos) { // the parser catches all that is thrown
+    if (!parsed && written.find("bad_alloc") != std::string::npos) { // the parser catches all exceptions
         throw std::bad_alloc();
     }
     if (!parsed || parser.rules.empty()) {

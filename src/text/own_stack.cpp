@@ -18,7 +18,7 @@ namespace larder {
 
 namespace {
 
-// glibc keeps a thread's descriptor and its thread-local variables at the stack's end.
+// glibc keeps the thread's descriptor and its thread-local variables at the end of the stack.
 constexpr uint64_t thread_descriptor_bytes = 64 * KiB;
 
 class Stack {
@@ -26,18 +26,18 @@ class Stack {
     explicit Stack(uint64_t bytes)
         : page_bytes_(static_cast<uint64_t>(sysconf(_SC_PAGESIZE))),
           bytes_(align_up(bytes + thread_descriptor_bytes, page_bytes_)) {
-        // Pages that are not touched take no memory, so the mapping may be larger than what is free.
+        // Untouched pages take no memory, so the mapping may be larger than the free memory.
         mapping_ = mmap(nullptr, bytes_ + page_bytes_, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
         if (mapping_ == MAP_FAILED) {
             throw failed();
         }
-        if (mprotect(begin(), bytes_, PROT_READ | PROT_WRITE) != 0) { // the page below it stays a guard
+        if (mprotect(begin(), bytes_, PROT_READ | PROT_WRITE) != 0) { // the page below stays a guard page
             const Error error = failed();
             munmap(mapping_, bytes_ + page_bytes_);
             throw error;
         }
-        madvise(begin(), bytes_, MADV_NOHUGEPAGE); // what is touched shall be what is needed
+        madvise(begin(), bytes_, MADV_NOHUGEPAGE); // with huge pages, more than the needed pages would be touched
     }
     ~Stack() { munmap(mapping_, bytes_ + page_bytes_); }
     Stack(const Stack &) = delete;

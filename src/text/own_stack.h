@@ -1,7 +1,7 @@
-// own_stack.h — work that recurses deeply, on a thread whose stack is mapped for it (private to text).
+// own_stack.h — runs deeply recursive work on a thread with a stack of the required size (private to text).
 //
-// llama.cpp's regular expressions recurse once for each character they match. No caller's stack is made for that, least
-// of all a server thread's. The pages of such a stack are addresses only, until the recursion touches them.
+// llama.cpp's regular expressions recurse once per matched character. The caller's stack, for example a server
+// thread's, is too small for that. The pages of the mapped stack take no memory until the recursion touches them.
 #pragma once
 
 #include "base/bytes.h"
@@ -11,15 +11,15 @@
 
 namespace larder {
 
-// What a call on the caller's own stack may take, with all frames of llama.cpp below it: less than the smallest stack
-// that threads are given.
+// Stack that a call may take on the caller's thread, including all frames of llama.cpp. Smaller than the smallest usual
+// stack of a thread.
 inline constexpr uint64_t small_stack_bytes = 192 * KiB;
 
-// Runs `work` on a new thread with a stack of `stack_bytes` and waits for its end. What `work` throws is thrown here.
-// Throws Error(io) if there are no addresses or no thread for it.
+// Runs `work` on a new thread with a stack of `stack_bytes`, waits for its end, and rethrows its exception. Throws
+// Error(io) if there are no addresses for the stack or no thread can be started.
 void run_on_own_stack(uint64_t stack_bytes, const std::function<void()> &work);
 
-// The same. Returns how much of the stack `work` touched, in bytes, to a page.
+// As run_on_own_stack(). Returns how much of the stack `work` touched, in bytes, rounded to pages.
 uint64_t stack_touched_by(uint64_t stack_bytes, const std::function<void()> &work);
 
 } // namespace larder

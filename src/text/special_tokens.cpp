@@ -1,4 +1,4 @@
-// The tokens that are found in a text before it is tokenised: control tokens, and those that a model's makers defined.
+// Finds the tokens that are split off before a text is tokenised: control tokens and user-defined tokens.
 #include "text/text.h"
 
 #include "base/error.h"
@@ -23,8 +23,8 @@ bool overlaps(const std::vector<TextSpan> &spans, const TextSpan &span) {
 
 } // namespace
 
-// As llama.cpp does it, the longest token first, each wherever it stands in what is still text. In time that grows with
-// the text, not with its square.
+// As llama.cpp does: the longest token first, at each place in the remaining text. Takes time linear in the text, not
+// quadratic.
 std::vector<Tokenizer::Piece> Tokenizer::split_at_special(const PromptText &text, bool parse_special) const {
     std::vector<Piece> pieces;
     if (!text.text.empty()) {
@@ -44,7 +44,7 @@ std::vector<Tokenizer::Piece> Tokenizer::split_at_special(const PromptText &text
                 next.push_back(piece);
                 continue;
             }
-            uint64_t begin = piece.span.begin; // of what is still text
+            uint64_t begin = piece.span.begin; // start of the remaining text
             for (uint64_t from = begin; begin < piece.span.end;) {
                 const size_t at = all.substr(0, piece.span.end).find(data.text, from);
                 if (at == std::string_view::npos) {
@@ -88,7 +88,7 @@ std::vector<TextSpan> Tokenizer::control_tokens_in(const std::string &text) cons
 
 std::vector<Token> Tokenizer::tokens_of(const PromptText &text, const TokeniseOptions &options) const {
     const std::vector<Piece> pieces = split_at_special(text, options.parse_special);
-    if (pieces.size() <= 1 && (pieces.empty() || pieces.front().token < 0)) { // no special token
+    if (pieces.size() <= 1 && (pieces.empty() || pieces.front().token < 0)) { // no special token found
         return tokens_of(text.text, options.add_special, false);
     }
     if (pieces.size() / 2 > options.tokens_max) {
@@ -98,7 +98,7 @@ std::vector<Token> Tokenizer::tokens_of(const PromptText &text, const TokeniseOp
                     "shorten it or raise -c");
     }
     std::vector<Token> tokens;
-    if (options.add_special) { // around all of it
+    if (options.add_special) { // around the whole text
         tokens = vocab_->tokenize(std::string(), true, false);
     }
     const bool begins = vocab_->get_add_bos() || vocab_->get_type() == LLAMA_VOCAB_TYPE_WPM;

@@ -24,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A child has its own limit, of processor time. This is for one that does not run.
+// A child limits its own processor time. This limit is for a child that does not run.
 constexpr std::chrono::milliseconds patience{60000};
 constexpr std::chrono::milliseconds between_stops{50};
 
@@ -56,13 +56,13 @@ class Process {
         control_ = std::move(ours);
     }
     ~Process() {
-        shutdown(control_.get(), SHUT_RDWR); // it ends with that, even if another child of ours holds the socket
+        shutdown(control_.get(), SHUT_RDWR); // ends the process, even if another child still holds the socket
         waitpid(pid_, nullptr, 0);
     }
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
 
-    // Hands it a socket to answer on. False if it is gone.
+    // Sends the process a socket for the answer. Returns false if the process has ended.
     [[nodiscard]] bool give(int fd) const {
         char nothing = 0;
         iovec data{&nothing, 1};
@@ -89,7 +89,7 @@ class Process {
     UniqueFd control_;
 };
 
-// The one process of this one. Made again, should it be killed.
+// The text process of this program. Started again if it was killed.
 class Processes {
   public:
     std::shared_ptr<const Process> get() {
@@ -116,7 +116,7 @@ Processes &processes() {
     return all;
 }
 
-// A socket whose other end a child reads a request from.
+// A socket from whose other end a child reads a request.
 UniqueFd begin_job() {
     for (int attempt = 0; attempt < 2; attempt++) {
         const std::shared_ptr<const Process> process = processes().get();
@@ -129,14 +129,14 @@ UniqueFd begin_job() {
     throw no_process("the process to render chat templates in does not stay alive");
 }
 
-// One side of the conversation with a child, until it ends or patience does.
+// Communicates with one child until it ends or the time-out expires.
 class Exchange {
   public:
     Exchange(int fd, const JobLimits &limits, const std::function<bool()> &stop)
         : fd_(fd), text_bytes_max_(std::max<uint64_t>(limits.result_bytes, reason_bytes_max)), stop_(stop),
           give_up_(Clock::now() + patience + std::chrono::milliseconds(2 * limits.cpu_ms)) {}
 
-    // False when the job has ended: the answer tells how.
+    // Returns false if the job has ended; the answer reports how.
     bool send_all(const void *data, size_t bytes) {
         const auto *from = static_cast<const char *>(data);
         while (bytes > 0) {
@@ -224,7 +224,7 @@ JobResult run_job(Job job, const std::string &request, const JobLimits &limits, 
     if (exchange.send_all(&header, sizeof header)) {
         exchange.send_all(request.data(), request.size());
     }
-    return exchange.receive(); // also of a child that did not take all
+    return exchange.receive(); // also for a child that did not read the whole request
 }
 
 } // namespace larder

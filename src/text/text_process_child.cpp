@@ -30,8 +30,7 @@ namespace {
 
 constexpr int control_fd = 3;
 
-// The only files that it holds are the control socket and /dev/null: what the parent has open must close when the
-// parent closes it.
+// Keeps only the control socket and /dev/null open: the parent's files must close when the parent closes them.
 void keep_only(int control) {
     const int nowhere = open("/dev/null", O_RDWR);
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -52,10 +51,10 @@ void take_signals() {
         signal(number, SIG_DFL);
     }
     for (const int number :
-         {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE}) { // Ctrl-C and the like are the parent's affair
+         {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE}) { // the parent handles Ctrl-C and similar signals
         signal(number, SIG_IGN);
     }
-    signal(SIGCHLD, SIG_IGN); // children leave nothing behind
+    signal(SIGCHLD, SIG_IGN); // children do not become zombies
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -80,7 +79,7 @@ void write_all(int fd, const char *from, size_t bytes) {
     while (bytes > 0) {
         const ssize_t n = write(fd, from, bytes);
         if (n < 0 && errno != EINTR) {
-            return; // nobody waits for it
+            return; // the parent has closed the socket
         }
         if (n > 0) {
             from += n;
@@ -89,7 +88,7 @@ void write_all(int fd, const char *from, size_t bytes) {
     }
 }
 
-int answer_fd = -1; // of a child, which has one job: its signal handlers answer, too
+int answer_fd = -1; // a child has one job; its signal handlers answer here, too
 
 [[noreturn]] void answer(JobEnd end, const std::string &text = {}) {
     const itimerval none{};
@@ -101,7 +100,7 @@ int answer_fd = -1; // of a child, which has one job: its signal handlers answer
 }
 
 void on_signal(int number, siginfo_t *info, void * /*context*/) {
-    constexpr uintptr_t null_page_end = 64 * KiB; // what is dereferenced there is no stack
+    constexpr uintptr_t null_page_end = 64 * KiB; // a fault at a lower address is a null pointer, not a stack overflow
     const bool overflow = (number == SIGSEGV || number == SIGBUS) &&
                           reinterpret_cast<uintptr_t>(info->si_addr) >= null_page_end; // NOLINT(*-union-access)
     const JobEnd end = number == SIGPROF ? JobEnd::processor : overflow ? JobEnd::stack : JobEnd::crashed;
@@ -141,14 +140,14 @@ void set_limits(const JobLimits &limits) {
     setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
-// Should the group run out of memory all the same, this child is what the kernel ends.
+// If the cgroup runs out of memory nevertheless, the kernel ends this child first.
 void go_first() {
     const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     [[maybe_unused]] const ssize_t written = write(fd, "1000", 4);
     close(fd);
 }
 
-// A stack overflow leaves no stack to handle its signal on. The thread has this one meanwhile.
+// A signal handler needs another stack after a stack overflow. The thread has this one while the object lives.
 class SignalStack {
   public:
     SignalStack() {
@@ -225,7 +224,7 @@ void serve_jobs(int control) {
     take_signals();
     prctl(PR_SET_NAME, "larder-text");
     common_log_set_verbosity_thold(-1);
-    ggml_set_abort_callback([](const char *) {}); // instead of a debugger's trace
+    ggml_set_abort_callback([](const char *) {}); // replaces the trace of a debugger
     malloc_trim(0);
     for (;;) {
         const int fd = receive_socket();
@@ -237,7 +236,7 @@ void serve_jobs(int control) {
             close(control_fd);
             do_job(fd);
         }
-        close(fd); // a job that cannot be started has ended
+        close(fd); // closing the socket reports the job as ended
     }
 }
 

@@ -1,7 +1,7 @@
-// text_process_child.h — the process of text_process.h, as it runs itself (private to text).
+// text_process_child.h — the main loop of the text process (private to text).
 //
-// A request comes on a socket of its own: a RequestHeader, then the text. The answer on the same socket is an
-// AnswerHeader, then the text. A child that was killed answers nothing, and the socket ends.
+// A request arrives on a socket of its own: a RequestHeader, then the text. The answer uses the same socket: an
+// AnswerHeader, then the text. A child that was killed sends no answer; its socket closes.
 #pragma once
 
 #include "text/text_process.h"
@@ -21,7 +21,7 @@ struct AnswerHeader {
     uint64_t text_bytes;
 };
 
-// Takes sockets from `control` until that ends, and answers each in a child. Does not return.
+// Receives sockets from `control` until it closes, and answers each in a child. Does not return.
 [[noreturn]] void serve_jobs(int control);
 
 } // namespace larder

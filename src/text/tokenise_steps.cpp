@@ -46,7 +46,7 @@ bool is_space(uint32_t c) {
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-// Regular expressions that look ahead over the whole run, from each place in it.
+// Regular expressions that look ahead over the whole run, from each position in it.
 TokeniseTime regex_time(const llama_vocab *vocab, std::string_view text) {
     switch (vocab->get_pre_type()) {
     case LLAMA_VOCAB_PRE_TYPE_SUPERBPE: {
@@ -62,7 +62,7 @@ TokeniseTime regex_time(const llama_vocab *vocab, std::string_view text) {
     }
 }
 
-// For each character that it does not know, the SentencePiece tokenizer copies all tokens it has so far.
+// For each unknown character, the SentencePiece tokenizer copies all tokens found so far.
 TokeniseTime unknown_characters_time(const llama_vocab *vocab, std::string_view text) {
     std::unordered_map<uint32_t, bool> known;
     uint64_t unknown = 0;
@@ -79,7 +79,7 @@ TokeniseTime unknown_characters_time(const llama_vocab *vocab, std::string_view 
             fmt::format("{} characters that the vocabulary does not have", unknown)};
 }
 
-// Tokenizers that try all tokens at each place of a word: with each length that a token has.
+// Tokenizers that try, at each position of a word, each length that a token has.
 TokeniseTime longest_token_time(const llama_vocab *vocab, std::string_view text, bool copies) {
     const auto longest = static_cast<uint64_t>(std::max(vocab->max_token_len(), 1));
     const Runs words = runs_of(text, [&](uint32_t c) { return !copies || !is_space(c); });

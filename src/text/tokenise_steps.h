@@ -1,4 +1,4 @@
-// tokenise_steps.h — how long llama.cpp's tokenizers take in the worst case (private to text).
+// tokenise_steps.h — worst-case time of llama.cpp's tokenizers (private to text).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ struct llama_vocab;
 
 namespace larder {
 
-// The time in which some part of the text is tokenised, where it grows faster than the text: nanoseconds of a processor
-// of today. `what` names the part for an error.
+// Time for the part of the text whose time grows faster than its length, in nanoseconds of a current processor. `what`
+// names that part in errors.
 struct TokeniseTime {
     double nanoseconds = 0;
     std::string what;

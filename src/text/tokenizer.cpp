@@ -1,4 +1,4 @@
-// The Tokenizer: what a text costs, and where it is tokenised.
+// Tokenizer: computes what a text costs, and chooses the thread on which it is tokenised.
 #include "text/text.h"
 
 #include "base/error.h"
@@ -21,19 +21,19 @@ namespace {
 
 constexpr double nanoseconds_max = 10e9;
 
-// Heap that llama.cpp's tokenizers take for a byte of text, most where each is a symbol of one long word. A byte that
-// is not UTF-8 becomes a character of three.
+// Heap that llama.cpp's tokenizers take per byte of text; the worst case is one long word with each byte a symbol. An
+// invalid UTF-8 byte becomes a character of three bytes.
 constexpr uint64_t heap_base_bytes = 512 * KiB; // the compiled regular expression
 constexpr uint64_t heap_bytes_per_byte = 256;
-constexpr uint64_t heap_bytes_per_invalid_byte = 96; // besides
+constexpr uint64_t heap_bytes_per_invalid_byte = 96; // in addition to heap_bytes_per_byte
 
 constexpr uint64_t trim_from_bytes = 64 * KiB;
 
-// Addresses, not memory: for each character of a run, should a text recurse deeper than those that were tried.
+// Addresses, not memory, per character of a run: a text may recurse more deeply than the tried ones.
 constexpr uint64_t mapped_bytes_per_char = 1024;
 constexpr uint64_t base_stack_bytes = 64 * KiB;
 
-// Characters of all classes that the pre-tokenizers' regular expressions tell apart, alone and in pairs.
+// Characters of all classes that the pre-tokenizers' regular expressions distinguish, alone and in pairs.
 constexpr std::array tried_texts = {
     "-",  "a",  "A",    "1",   " ",         "\n",       "\t",           "#",           "$", "/", "'", "aA",
     "a1", "a-", "\r\n", "-\n", "a\xCC\x81", "\xC3\xA9", "\xE4\xB8\xAD", "\xE0\xB8\x81"};
@@ -52,7 +52,7 @@ std::string repeated(std::string_view unit, size_t chars) {
     return text;
 }
 
-// llama.cpp's only tokenizer that neither splits at white space nor replaces it. It ends the process at two in a row.
+// llama.cpp's only tokenizer that neither splits at white space nor replaces it. It aborts on two spaces in a row.
 bool dies_of_spaces(const llama_vocab *vocab) {
     return vocab->get_type() == LLAMA_VOCAB_TYPE_BPE && vocab->get_pre_type() == LLAMA_VOCAB_PRE_TYPE_WHITESPACE &&
            vocab->get_tokenizer_model() != "whitespace";
@@ -70,7 +70,7 @@ Tokenizer::Tokenizer(const llama_vocab *vocab) : vocab_(vocab) {
             special_.push_back(token);
         }
     }
-    // llama.cpp sorts the same list in the same way, so that tokens of equal length come in the same order.
+    // llama.cpp sorts the same list in the same way, so tokens of equal length have the same order.
     std::sort(special_.begin(), special_.end(), [&](Token a, Token b) { // NOLINT(modernize-use-ranges)
         return vocab->get_token_data(a).text.size() > vocab->get_token_data(b).text.size();
     });
@@ -81,7 +81,7 @@ Tokenizer::Tokenizer(const llama_vocab *vocab) : vocab_(vocab) {
     }
 }
 
-// llama.cpp ends the process when it shall add a token that the vocabulary does not have.
+// llama.cpp aborts if it must add a token that the vocabulary does not have.
 void Tokenizer::check_special_tokens() const {
     const auto require = [&](bool wanted, Token token, const char *key) {
         if (wanted && (token < 0 || token >= static_cast<Token>(vocab_->n_tokens()))) {
@@ -108,7 +108,7 @@ void Tokenizer::try_out() {
         }
         const uint64_t all = touched(repeated(unit, tried_chars));
         const uint64_t each = (all - std::min(all, least)) / tried_chars;
-        return each > 32 ? each + each / 8 + 8 : 0; // a page more or less is no recursion
+        return each > 32 ? each + each / 8 + 8 : 0; // a difference of a page or so is not recursion
     };
     for (const std::string_view unit : tried_texts) {
         stack_bytes_per_char_ = std::max(stack_bytes_per_char_, per_char(unit));
@@ -195,7 +195,7 @@ std::vector<Token> Tokenizer::tokenise(const PromptText &text, const TokeniseOpt
             splits_specially_ ? tokens_of(text.text, options.add_special, options.parse_special && text.literal.empty())
                               : tokens_of(text, options);
         if (text.text.size() >= trim_from_bytes) {
-            malloc_trim(0); // what this took is the reserve's
+            malloc_trim(0); // returns the transient memory to the reserve
         }
         return tokens;
     } catch (const Error &) {

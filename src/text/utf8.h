@@ -8,12 +8,13 @@
 namespace larder {
 
 struct Utf8Char {
-    uint32_t value = 0; // the code point, or the byte that begins no character
+    uint32_t value = 0; // the code point, or the invalid byte
     uint32_t bytes = 1;
     bool valid = false;
 };
 
-// The character at text[at], which exists. Overlong forms, surrogates and what is cut off are single invalid bytes.
+// The character at text[at]; `at` must be valid. Overlong forms, surrogates and truncated characters count as single
+// invalid bytes.
 inline Utf8Char next_char(std::string_view text, size_t at) {
     const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
     const uint8_t first = byte(at);

@@ -22,7 +22,7 @@ class FileIdentityTest : public testing::Test {
     ~FileIdentityTest() override { std::filesystem::remove(path_); }
 
     void write(const std::string &text) const { std::ofstream(path_) << text; }
-    // Writes until the kernel's clock, which ticks a few times in ten milliseconds, has moved on.
+    // Writes until the file's time stamp differs: the kernel's clock for it ticks only every few milliseconds.
     void write_later(const std::string &text, const FileIdentity &before) const {
         do {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));

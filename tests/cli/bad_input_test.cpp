@@ -1,4 +1,4 @@
-// What goes wrong for users gets one clear line, a remedy and an exit code; and nothing else is lost.
+// Bad input gives one clear error line, a remedy and an exit code, and loses no data.
 #include "base/bytes.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -20,7 +20,7 @@ constexpr const char *small_model = "--arch qwen3moe --quant q8_0";
 
 class BadInput : public testing::Test {
   protected:
-    // Runs larder and expects failure with one line on standard error that contains `text`.
+    // Runs larder and expects it to fail with one line on standard error that contains `text`.
     void refused(const std::vector<std::string> &arguments, int exit_code, const std::string &text) {
         const Finished result = larder(arguments);
         EXPECT_EQ(result.exit_code, exit_code) << result.err;
@@ -70,7 +70,7 @@ TEST_F(BadInput, ABudgetBelowTheFloorNamesTheSmallestThatWorks) {
     const size_t at = result.err.find("use --ram ");
     ASSERT_NE(at, std::string::npos) << result.err;
     const uint64_t named = std::stoull(result.err.substr(at + 10));
-    for (int again = 0; again < 10; again++) { // also where a run's own pages are a few more
+    for (int again = 0; again < 10; again++) { // retried, because the pages of a run vary slightly
         EXPECT_EQ(larder({"run", "-m", model, "--ram", std::to_string(named) + "M", "-p", "x", "-n", "1", "-t", "2"})
                       .exit_code,
                   0);
@@ -88,7 +88,8 @@ TEST_F(BadInput, WrongFlagsExitWithTwo) {
     refused({"run", "-m", model, "--promt", "x"}, 2, "did you mean --prompt?");
     refused({"run", "-m", model, "--xyzzy"}, 2, "--xyzzy: larder run has no such flag; see larder run --help");
     refused({"rum", "-m", model}, 2, "did you mean run?");
-    refused({"run", "-m", model, "-nkvo", "99"}, 2, "-nkvo: larder run has no such flag"); // not -n kvo
+    // Must not be parsed as -n kvo.
+    refused({"run", "-m", model, "-nkvo", "99"}, 2, "-nkvo: larder run has no such flag");
     refused({"run", "-m", model, "--ram", "8"}, 2, "give the unit, like 8G");
     refused({"run", "-m", model, "-p", ""}, 2, "the prompt is empty");
     refused({"run", "-m", model, "-p", "x", "-f", "y"}, 2, "--file");
@@ -133,8 +134,8 @@ TEST_F(BadInput, AnAnswerThatCannotBeWrittenIsAnError) {
     EXPECT_THAT(result.err, HasSubstr("cannot write to standard output: No space left on device"));
 }
 
-// Chat lines until the model was cut are answered. Then the answer fails with its cause. That the file is whole again
-// is more than larder can know: it has been written to.
+// Chat lines before the cut are answered. Then answers fail with the cause, also after the file has its old size again:
+// larder knows only that it was written to.
 TEST_F(BadInput, AFileThatShrinksWhileRunningFailsTheAnswersFromThenOn) {
     const std::string model = make_model(scratch_, "m.gguf", small_model);
     const std::string whole = contents(model);
@@ -158,7 +159,7 @@ TEST_F(BadInput, AFileThatIsDeletedWhileRunningIsReadToTheEnd) {
     Process chat({LARDER_PROGRAM, "run", "-m", model, "--arena", "4M", "-n", "4", "--temp", "0"});
     chat.type("first\n");
     ASSERT_TRUE(chat.wait_for_output_lines(1));
-    std::filesystem::remove(model); // it is open: its bytes stay until larder ends
+    std::filesystem::remove(model); // the open file keeps its bytes until larder ends
     chat.type("second\n");
     const Finished result = chat.wait();
     EXPECT_EQ(result.exit_code, 0) << result.err;

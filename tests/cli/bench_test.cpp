@@ -1,5 +1,5 @@
-// larder bench as its user meets it. What is asserted of times is that they are there; what is asserted of experts and
-// bytes does not depend on a clock.
+// larder bench as a user runs it. The tests check only that times exist; what they check of experts and bytes does not
+// depend on a clock.
 #include "base/bytes.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -118,7 +118,7 @@ TEST_F(Bench, WithoutTheProbeTheDisksLimitIsNotTold) {
 }
 
 TEST_F(Bench, TokensThatAreDecodedAgainDoNotCount) {
-    // Each of 8 tokens is decoded twice; half the accesses would be hits if both counted.
+    // Each of 8 tokens is decoded twice. If both evaluations counted, half of the accesses would be hits.
     const json rows = rows_of(model(), {"--ram", "200M", "-p", "0", "-n", "8", "--cold"});
     ASSERT_EQ(rows.size(), 1U);
     EXPECT_EQ(rows[0].at("t_cpu_method"), "token repeated");
@@ -134,8 +134,8 @@ TEST_F(Bench, ColdBeginsWithAnEmptyArenaAndWarmDoesNot) {
     expect_measured(warm[0]);
     expect_measured(cold[0]);
     EXPECT_EQ(cold[0].at("start"), "cold");
-    EXPECT_EQ(cold[0].at("hit_rate"), 0.0); // of the first ubatch there is
-    EXPECT_GT(warm[0].at("hit_rate"), 0.9); // the pass before read nearly all experts
+    EXPECT_EQ(cold[0].at("hit_rate"), 0.0); // the first ubatch finds nothing cached
+    EXPECT_GT(warm[0].at("hit_rate"), 0.9); // the warm-up has read nearly all experts
     EXPECT_GT(cold[0].at("bytes_read_per_token"), warm[0].at("bytes_read_per_token"));
     const json counted = rows_of(model(), {"--ram", "200M", "-p", "64", "-n", "0", "--no-warmup"});
     EXPECT_GT(counted[0].at("bytes_read_per_token"), warm[0].at("bytes_read_per_token"));
@@ -212,7 +212,7 @@ TEST_F(Bench, WritesTheSameRowsInEveryFormat) {
     ASSERT_EQ(csv.size(), 3U);
     EXPECT_THAT(csv[0], testing::StartsWith("model_path,model_name,"));
     EXPECT_EQ(std::count(csv[0].begin(), csv[0].end(), ','), std::count(csv[2].begin(), csv[2].end(), ','));
-    EXPECT_THAT(csv[1], testing::EndsWith("or lower -c\"")); // commas in it do not make cells
+    EXPECT_THAT(csv[1], testing::EndsWith("or lower -c\"")); // commas inside a cell do not split it
 
     const std::vector<std::string> table = lines("md");
     ASSERT_GE(table.size(), 4U);
@@ -258,7 +258,7 @@ TEST_F(Bench, RefusesWrongUseBeforeItMeasures) {
 
 class LongBench : public Bench {
   protected:
-    // Under way, with at least one row done.
+    // Arguments of a run of which at least one row is done.
     static std::vector<std::string> arguments() {
         return {LARDER_PROGRAM, "bench", "-m", model(), "--ram", "200M",        "-p",         "0",  "-n",
                 "1,2000",       "-r",    "30", "-t",    "1",     "--no-warmup", "--progress", "-o", "json"};
@@ -277,7 +277,7 @@ TEST_F(LongBench, EndsWithTheRowsItHasOnCtrlC) {
     EXPECT_EQ(rows[0].at("test"), "tg1");
 }
 
-// The test ends only when both processes have let go of standard error.
+// The test ends only when both processes have closed standard error.
 TEST_F(LongBench, LeavesNoProcessBehindWhenItIsKilled) {
     Process process(arguments());
     wait_for_second_row(process);

@@ -1,4 +1,4 @@
-// larder calibrate: what it measures is there and adds up; how much it is depends on the machine.
+// larder calibrate: all figures exist and add up. Their values depend on the machine.
 #include "base/bytes.h"
 #include "support/process.h"
 #include "support/scratch.h"

@@ -1,5 +1,5 @@
-// The n-th read of the process fails, for every n and on both backends: an error that names the file and no wrong
-// token, and the next answer works.
+// The n-th read of the process fails, for each n and on both backends. larder reports an error that names the file,
+// prints no wrong token, and answers the next request.
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -18,11 +18,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr int n_read_max = 400; // of the commands below; a test that reaches it fails
+constexpr int n_read_max = 400; // more than the commands below make; a test that reaches it fails
 
 class FailedReads : public testing::TestWithParam<const char *> {
   protected:
-    // With the smallest arena, so that the answer is full of reads.
+    // Uses the smallest arena, so that the answer needs many reads.
     [[nodiscard]] std::vector<std::string> command(const std::vector<std::string> &more) const {
         std::vector<std::string> all = {LARDER_WITH_FAILING_READS, more.front()};
         all.insert(all.end(), {"-m", model(), "--arena", "432K", "-t", "1", "-c", "256", "--kernels", "plain"});
@@ -36,7 +36,7 @@ class FailedReads : public testing::TestWithParam<const char *> {
             make_model(scratch, "m.gguf", "--arch qwen3moe --quant q8_0 --layers 2 --experts 4 --top-k 1 --vocab 600");
         return path;
     }
-    // The command with its n-th read failing; below 0: none.
+    // Runs the command with its n-th read failing; no read fails if n is negative.
     static Finished with_failure(int n, const std::vector<std::string> &command, const std::string &input = {}) {
         if (n >= 0) {
             setenv("LARDER_FAIL_READ", std::to_string(n).c_str(), 1);
@@ -51,18 +51,18 @@ class FailedReads : public testing::TestWithParam<const char *> {
         EXPECT_THAT(failed.err, AllOf(HasSubstr("error: "), HasSubstr("Input/output error"), HasSubstr(model())));
     }
 
-    int last_ = -1; // the last read whose failure was an error
+    int last_ = -1; // the last read whose failure caused an error
 };
 
 TEST_P(FailedReads, OfRunAreNamedAndGiveNoWrongToken) {
     const std::vector<std::string> run = command({"run", "-p", "a b", "-n", "6", "--temp", "0", "-q"});
     const Finished whole = with_failure(-1, run);
     ASSERT_EQ(whole.exit_code, 0) << whole.err;
-    int in_answer = 0; // failures with a part of the answer already there
+    int in_answer = 0; // number of failures after the answer had begun
     for (int n = 0; n < n_read_max && n <= last_ + 40; n++) {
         SCOPED_TRACE(n);
         const Finished failed = with_failure(n, run);
-        if (failed.exit_code == 0) { // read ahead and not needed, or there are no more
+        if (failed.exit_code == 0) { // the slice was read ahead and not used, or there is no read n
             EXPECT_EQ(failed.out, whole.out);
             continue;
         }
@@ -91,7 +91,7 @@ TEST_P(FailedReads, OfChatFailOneAnswerAndNotTheNext) {
         }
         last_ = n;
         expect_named(failed);
-        // A part of the first answer and the whole second one, or the first and a part of the second.
+        // Part of the first answer and the complete second one, or the first answer and part of the second.
         const bool second_is_whole =
             failed.out.ends_with(answer) && answer.starts_with(failed.out.substr(0, failed.out.size() - answer.size()));
         const bool first_is_whole = whole.out.starts_with(failed.out);
@@ -119,7 +119,7 @@ TEST_P(FailedReads, OfVerifyAreErrorsAndNoDifferences) {
     EXPECT_LT(last_, n_read_max - 40);
 }
 
-// The last of these is in the middle of an answer, the first is one of the resident weights.
+// The first number is a read of resident weights, the second one is in the middle of an answer.
 TEST_P(FailedReads, ThatNeverFinishAreErrorsAfterTheTimeOut) {
     for (const char *number : {"0", "30"}) {
         setenv("LARDER_HANG_READ", number, 1);
@@ -131,7 +131,7 @@ TEST_P(FailedReads, ThatNeverFinishAreErrorsAfterTheTimeOut) {
     }
 }
 
-// Without a time-out: the first signal stops the answer, and the reader waits for the disk for ever.
+// Without a time-out: the reader waits for the disk for ever, although the first signal stops the answer.
 TEST_P(FailedReads, ThatNeverFinishDoNotOutliveTheSecondSignal) {
     setenv("LARDER_HANG_READ", "30", 1);
     Process hung(command({"run", "-n", "6", "--temp", "0", "--io-timeout", "0"}));

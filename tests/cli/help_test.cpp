@@ -1,4 +1,4 @@
-// What the help says, and what those get who type llama.cpp's flags.
+// The help text, and the messages for llama.cpp's flags.
 #include "support/process.h"
 
 #include <gmock/gmock.h>
@@ -87,7 +87,7 @@ TEST(Help, FlagsOfLlamaCppThatLarderCannotHaveAreExplained) {
             "--n-gpu-layers: larder computes on the CPU only; remove --n-gpu-layers");
 }
 
-// Not a short one that seems whole, nor success.
+// Truncated output must be an error.
 TEST(Help, ThatCannotBeWrittenIsAnError) {
     for (const std::string flag : {"--help", "--version", "run --help"}) {
         const Finished full = run({"/bin/sh", "-c", std::string(LARDER_PROGRAM) + " " + flag + " >/dev/full"});

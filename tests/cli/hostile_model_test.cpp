@@ -1,5 +1,5 @@
-// Models that would crash llama.cpp, make it loop or take all memory: one line that names the key or tensor, before
-// anything runs.
+// Models that would crash llama.cpp, make it loop or exhaust memory are refused with one line that names the key or
+// tensor, before llama.cpp runs.
 #include "support/process.h"
 #include "support/rewritten_gguf.h"
 #include "support/scratch.h"
@@ -19,7 +19,7 @@ class HostileModel : public testing::Test {
   protected:
     using Edit = std::function<void(RewrittenGguf &)>;
 
-    // inspect, plan and run refuse the edited model with one line that contains `text`.
+    // Expects inspect, plan and run to refuse the edited model with one line that contains `text`.
     void refused(const Edit &edit, const std::string &text) {
         RewrittenGguf gguf(model_);
         edit(gguf);
@@ -64,7 +64,7 @@ TEST_F(HostileModel, WithATypeThatCannotBeMultipliedIsRefused) {
 TEST_F(HostileModel, WithADivisorOfZeroOrASizeOfAllMemoryIsRefused) {
     refused_number("qwen35moe.full_attention_interval", 0);
     refused_number("qwen35moe.ssm.inner_size", 2147483648);
-    refused_number("qwen35moe.rope.dimension_count", 0); // no end
+    refused_number("qwen35moe.rope.dimension_count", 0); // an endless loop in llama.cpp
     refused_number("qwen35moe.attention.key_length", 1000000);
 }
 

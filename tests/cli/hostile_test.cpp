@@ -1,5 +1,4 @@
-// Input and surroundings that mean harm, or look like it: one line, an exit code, no crash, no memory beyond the
-// budget.
+// Malicious input and environments: one error line, an exit code, no crash, and no memory beyond the budget.
 #include "base/bytes.h"
 #include "support/cgroup.h"
 #include "support/process.h"
@@ -22,15 +21,15 @@ using testing::HasSubstr;
 
 class Hostile : public testing::Test {
   protected:
-    // The small model with four bytes of the value of a metadata key replaced.
+    // A copy of the small model with four bytes of a metadata value replaced.
     std::string patched(const std::string &key, const void *value) {
         std::string bytes = contents(model_);
-        const size_t at = bytes.find(key) + key.size() + 4; // the value follows its type
+        const size_t at = bytes.find(key) + key.size() + 4; // the value is after its type
         std::memcpy(&bytes[at], value, 4);
         std::ofstream(scratch_ / "patched.gguf", std::ios::binary) << bytes;
         return scratch_ / "patched.gguf";
     }
-    // Runs a line of shell in which $L is larder and $M the model.
+    // Runs a shell command in which $L is larder and $M is the model.
     Finished shell(const std::string &line) {
         return run({"/bin/sh", "-c", "L=" + std::string(LARDER_PROGRAM) + "; M=" + model_ + "; " + line});
     }
@@ -77,7 +76,7 @@ TEST_F(Hostile, StandardStreamsThatAreClosedOrFullDoNotCrashIt) {
     EXPECT_EQ(shell("$L run -m $M -p hi -n 2 -q 2>&-").exit_code, 0);
     EXPECT_EQ(shell("$L run -m $M -p hi -n 2 2>/dev/full").exit_code, 0);
     EXPECT_EQ(shell("$L run -m absent 2>/dev/full").exit_code, 1);
-    EXPECT_EQ(shell("$L run -m $M -q <&-").exit_code, 0); // a chat that is over at once
+    EXPECT_EQ(shell("$L run -m $M -q <&-").exit_code, 0); // a chat that ends at once
     EXPECT_EQ(shell("$L inspect $M >/dev/full").exit_code, 1);
 }
 

@@ -1,4 +1,4 @@
-// Texts, grammars and chat templates that would crash llama.cpp, or keep it busy, or take all memory.
+// Texts, grammars and chat templates that would crash llama.cpp, make it run for ever or exhaust memory.
 #include "support/process.h"
 #include "support/rewritten_gguf.h"
 #include "support/scratch.h"
@@ -122,7 +122,7 @@ TEST_F(HostileText, PenaltiesLookNoFurtherBackThanTheContext) {
                                               "-c", "256", "--stats", scratch_ / "s.json"});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const nlohmann::json stats = nlohmann::json::parse(contents(scratch_ / "s.json"));
-    EXPECT_LT(stats.at("peak_rss_bytes"), 200 << 20); // it would be 2 GB
+    EXPECT_LT(stats.at("peak_rss_bytes"), 200 << 20); // llama.cpp would take 2 GB
 }
 
 TEST_F(HostileText, NumbersThatAreNoneAreRefusedByTheirFlag) {

@@ -1,4 +1,4 @@
-// larder inspect: the account for people and for programs, and a model's own texts made safe to show.
+// larder inspect: the account as text and as JSON, with the model's own strings escaped.
 #include "support/process.h"
 #include "support/rewritten_gguf.h"
 #include "support/scratch.h"

@@ -1,4 +1,4 @@
-// What larder run does about the processors, the memory and the settings that it is given by the system.
+// How larder run adapts to the processors, the memory and the settings of the system.
 #include "base/bytes.h"
 #include "machine/cpus.h"
 #include "machine/memory_lock.h"
@@ -42,7 +42,7 @@ class OnThisMachine : public testing::Test {
     Scratch scratch_;
 };
 
-// A cgroup with a CPU quota of one processor; v1 only, where the controller is mounted by itself.
+// A cgroup with a CPU quota of one processor. Supports only v1 with the CPU controller mounted on its own.
 class CpuQuota {
   public:
     CpuQuota() : path_(fmt::format("/sys/fs/cgroup/cpu/larder-test-{}", ::getpid())) {
@@ -86,7 +86,7 @@ TEST_F(OnThisMachine, AnAffinityMaskLowersTheThreads) {
         {"/usr/bin/env", "taskset", "-c", std::to_string(first), LARDER_PROGRAM, "plan", "-m", model(), "-c", "256"});
     EXPECT_THAT(planned.out, HasSubstr("threads: 1 (CPU affinity)\n"));
 
-    bound.insert(bound.end(), {"-t", "2"}); // what the user names is not explained
+    bound.insert(bound.end(), {"-t", "2"}); // no explanation for a value that the user chose
     const Finished named = run(bound);
     ASSERT_EQ(named.exit_code, 0) << named.err;
     EXPECT_EQ(threads(), 2);
@@ -119,7 +119,7 @@ TEST_F(OnThisMachine, AllItsCoresNeedNoLine) {
     EXPECT_THAT(result.err, Not(HasSubstr("threads: ")));
 }
 
-// The lines of smaps about mappings that may be written, belong to no file, and have touched pages that are not locked.
+// The smaps lines of writable mappings without a file that have touched pages which are not locked.
 std::string unlocked_memory(pid_t pid) {
     const std::string text = read_text(fmt::format("/proc/{}/smaps", pid));
     std::string found;
@@ -147,7 +147,7 @@ TEST_F(OnThisMachine, MlockLocksWhatIsMappedAfterLoadingToo) {
     Process chat(
         {LARDER_PROGRAM, "run", "-m", model(), "--ram", "200M", "-c", "1024", "-n", "8", "--temp", "0", "--mlock"});
     chat.type("once upon a time\n");
-    ASSERT_TRUE(chat.wait_for_output_lines(1)); // work memory and compute threads' stacks are there
+    ASSERT_TRUE(chat.wait_for_output_lines(1)); // now the work memory and the compute threads' stacks exist
     EXPECT_EQ(unlocked_memory(chat.pid()), "");
     EXPECT_EQ(chat.wait().exit_code, 0);
 }

@@ -1,4 +1,4 @@
-// What a command writes never destroys what it reads, and a run that fails leaves what an earlier one wrote.
+// Output never overwrites an input, and a failed run keeps the output of an earlier one.
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -23,7 +23,7 @@ class OutputFiles : public testing::Test {
         std::ofstream(path, std::ios::binary) << content;
         return path;
     }
-    // Refused as wrong use, with both flags named, and the file is what it was.
+    // Expects an error of usage that names both flags, and an unchanged file.
     static void refused(const std::vector<std::string> &arguments, const std::string &path,
                         const std::vector<std::string> &flags) {
         const std::string before = contents(path);
@@ -36,7 +36,7 @@ class OutputFiles : public testing::Test {
         EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
         EXPECT_TRUE(contents(path) == before) << path;
     }
-    // Names in the scratch folder, so that nothing is left where it should not be.
+    // The names in the scratch folder, to detect files left behind.
     [[nodiscard]] std::set<std::string> names() const {
         std::set<std::string> names;
         for (const auto &entry : std::filesystem::directory_iterator(scratch_ / "")) {
@@ -108,7 +108,7 @@ TEST_F(OutputFiles, AStatsFileIsWrittenBesideAndThenRenamed) {
 TEST_F(OutputFiles, AStatsFileBehindALinkIsWrittenThere) {
     std::filesystem::create_directory(scratch_ / "there");
     std::filesystem::create_symlink("there/s.json", scratch_ / "link");
-    for (int i = 0; i < 2; i++) { // a file that is not there yet, and one that is
+    for (int i = 0; i < 2; i++) { // first the file does not exist, then it does
         const Finished result = larder({"run", "-m", model_, "-p", "a", "-n", "1", "--stats", scratch_ / "link"});
         EXPECT_EQ(result.exit_code, 0) << result.err;
         EXPECT_TRUE(std::filesystem::is_symlink(scratch_ / "link"));

@@ -1,4 +1,4 @@
-// larder plan: what it says a budget holds, and that larder run agrees.
+// larder plan: what its report says of a budget, and that larder run agrees.
 #include "base/bytes.h"
 #include "lab/trace/trace.h"
 #include "support/process.h"
@@ -48,7 +48,7 @@ class Plan : public testing::Test {
         static const uint64_t known = bytes(plan_json({"--ram", "20M", "-c", "4096"}, 3), "smallest_budget_bytes");
         return known;
     }
-    // A routing of the model's shape as larder run --trace writes it.
+    // A routing trace of the model's shape, as larder run --trace writes it.
     std::string trace(uint32_t experts = n_expert) {
         const RoutingTrace made =
             synthesise_trace({.n_layer = n_layer, .n_expert = experts, .top_k = top_k(), .n_token = 50, .skew = 1.2});
@@ -114,7 +114,7 @@ TEST_F(Plan, IsWhatTheRunThenHas) {
 }
 
 TEST_F(Plan, ReadsNoWeight) {
-    // Only the header is there: the file has the model's size, but holes for weights.
+    // The file has only the header; the weights are a hole of the right size.
     const std::string whole = contents(model());
     const std::string hollow = scratch_ / "hollow.gguf";
     std::ofstream(hollow, std::ios::binary) << whole.substr(0, MiB);
@@ -132,7 +132,7 @@ TEST_F(Plan, ARefusalNamesTheSmallestBudgetAndItWorks) {
     const Finished table = plan({"--ram", "20M", "-c", "4096"});
     EXPECT_THAT(table.out, AllOf(HasSubstr("verdict: refused"), HasSubstr("smallest budget for 4096 tokens: ")));
     EXPECT_THAT(table.err, AllOf(HasSubstr("error: a budget of 20 MiB"), HasSubstr("use --ram ")));
-    // Also where larder itself is larger than the budget.
+    // Also if larder itself is larger than the budget.
     const uint64_t of_tiny = bytes(plan_json({"--ram", "2M", "-c", "4096"}, 3), "smallest_budget_bytes");
     EXPECT_LE(std::max(of_tiny, named) - std::min(of_tiny, named), 2 * MiB);
 }
@@ -144,7 +144,7 @@ TEST_F(Plan, ARefusalNamesTheLargestContextThatFits) {
         arguments.insert(arguments.end(), {"-c", std::to_string(tokens)});
         return arguments;
     };
-    for (const uint64_t asked : {100'000U, 1'000'000'000U}) { // the second is too long to be asked about
+    for (const uint64_t asked : {100'000U, 1'000'000'000U}) { // the second context is too long to be measured
         std::vector<std::string> arguments = with_context(asked);
         arguments.insert(arguments.end(), {"-o", "json"});
         const Finished result = plan(arguments);
@@ -275,7 +275,8 @@ TEST_F(Plan, TheSmallestCacheIsNamedInTenthsOfAPercent) {
 }
 
 TEST_F(Plan, ACacheIsThatShareOfTheExpertsAndNamesItsBudget) {
-    // Of one ubatch: a smaller one takes so much less that all experts may fit into the budget of half of them.
+    // Both with the same ubatch: a smaller ubatch needs so much less memory that all experts may fit into the budget
+    // for half of them.
     const json half = plan_json({"--cache", "50", "-c", "1024", "-ub", "512"});
     EXPECT_EQ(half.at("budget_source"), "--cache");
     EXPECT_NEAR(half.at("cached_share").get<double>(), 0.5, 0.02);
@@ -383,7 +384,7 @@ TEST_F(Plan, WrongUseIsExplained) {
     EXPECT_THAT(larder({"--help"}).out, AllOf(HasSubstr("calibrate"), Not(HasSubstr("calibrate-side"))));
 }
 
-// --- --ram, wherever it is taken ---
+// --- --ram in all commands ---
 
 TEST_F(Plan, ABudgetIsReadInEverySpelling) {
     for (const char *ram : {"8G", "8GiB", "8192M", "8g"}) {
@@ -393,7 +394,7 @@ TEST_F(Plan, ABudgetIsReadInEverySpelling) {
 
 TEST_F(Plan, ABudgetMayBeAShareOfWhatTheMachineGives) {
     const json half = plan_json({"--ram", "50%", "-c", "256"});
-    // Others take and give back memory meanwhile.
+    // The tolerance is for other processes, which allocate and free memory meanwhile.
     EXPECT_NEAR(half.at("budget_bytes").get<double>(), half.at("machine_bytes").get<double>() / 2,
                 half.at("machine_bytes").get<double>() / 10);
     EXPECT_EQ(half.at("budget_source"), "--ram");

@@ -1,4 +1,4 @@
-// larder probe as its user meets it.
+// larder probe as a user runs it.
 #include "base/bytes.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 class Probe : public testing::Test {
   protected:
-    // With little time for each sample: what is measured does not matter here.
+    // Uses a short time per sample, because the values do not matter here.
     static Finished probe(std::vector<std::string> arguments) {
         arguments.insert(arguments.begin(), "probe");
         arguments.insert(arguments.end(), {"--seconds", "0.3", "--depths", "1,4"});
@@ -130,7 +130,7 @@ TEST_F(Probe, SaysOfAFileOnADiskThatItIsOne) {
 }
 
 TEST_F(Probe, SaysThatAFileSystemRefusesDirectReads) {
-    const std::string file = "/sys/kernel/btf/vmlinux"; // of some megabytes, and sysfs knows no O_DIRECT
+    const std::string file = "/sys/kernel/btf/vmlinux"; // a file of some megabytes; sysfs does not support O_DIRECT
     if (access(file.c_str(), R_OK) != 0) {
         GTEST_SKIP() << "no " << file;
     }
@@ -144,7 +144,7 @@ TEST_F(Probe, SaysThatAFileSystemRefusesDirectReads) {
 }
 
 TEST_F(Probe, NeverTakesThePageCacheForTheDisk) {
-    std::ofstream(scratch_ / "some.bin") << std::string(2 * MiB, 'x'); // in the page cache now, and not written yet
+    std::ofstream(scratch_ / "some.bin") << std::string(2 * MiB, 'x'); // now in the page cache, and dirty
     const auto json = json_of({scratch_ / "some.bin", "--sizes", "64K", "--direct-io", "off"});
     EXPECT_EQ(json.at("direct_io"), false);
     for (const auto &sample : json.at("disk")) {

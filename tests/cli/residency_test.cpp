@@ -1,4 +1,4 @@
-// --residency as the user of run and bench meets it.
+// --residency of run and bench.
 #include "support/process.h"
 #include "support/scratch.h"
 

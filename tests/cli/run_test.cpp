@@ -1,4 +1,4 @@
-// larder run as its user meets it.
+// larder run as a user runs it.
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -82,7 +82,7 @@ TEST_F(Run, TheStatsFileHasEveryFigureThatIsPromised) {
         EXPECT_TRUE(json.contains(name)) << name;
     }
     EXPECT_EQ(json.at("budget_source"), "--ram");
-    EXPECT_EQ(json.at("decode_tokens"), 4); // the last token that is shown needs no evaluation
+    EXPECT_EQ(json.at("decode_tokens"), 4); // the last printed token is not evaluated
     EXPECT_GT(json.at("expert_misses"), 0);
     EXPECT_GT(json.at("bytes_read"), 0);
     EXPECT_GT(json.at("decode_tok_s"), 0);
@@ -96,7 +96,7 @@ TEST_F(Run, APromptIsShownBeforeItsAnswerUnlessItIsRefused) {
     const Finished answered = larder({"run", "-m", model_, "-p", prompt, "-n", "1", "--raw"});
     EXPECT_EQ(answered.exit_code, 0) << answered.err;
     EXPECT_THAT(answered.out, testing::StartsWith(prompt));
-    const std::string long_prompt(400, '7'); // a token each
+    const std::string long_prompt(400, '7'); // one token per character
     const Finished refused = larder({"run", "-m", model_, "-p", long_prompt, "-n", "1", "--raw", "-c", "256"});
     EXPECT_EQ(refused.exit_code, 2) << refused.err;
     EXPECT_THAT(refused.err, HasSubstr("tokens, the context 256; shorten it or raise -c"));
@@ -173,7 +173,7 @@ TEST_F(Run, AChatKeepsItsContextAndEvaluatesOnlyWhatIsNew) {
     EXPECT_EQ(chat.wait().exit_code, 0);
     const int both = stats().at("prompt_tokens");
     EXPECT_GT(both, first);
-    EXPECT_LT(both, 3 * first); // the second prompt holds the first one and its answer; they are not evaluated again
+    EXPECT_LT(both, 3 * first); // the second prompt contains the first one and its answer; both are cached
 }
 
 TEST_F(Run, AChatCanBeClearedAndLeft) {
@@ -187,7 +187,7 @@ TEST_F(Run, AChatCanBeClearedAndLeft) {
         answers.push_back(line);
     }
     ASSERT_EQ(answers.size(), 3U) << result.out;
-    EXPECT_EQ(answers[0], answers[2]); // the cleared chat is as a new one
+    EXPECT_EQ(answers[0], answers[2]); // after /clear the chat equals a new one
 }
 
 TEST_F(Run, LlamaCppsShortFlagsMeanWhatTheyMeanThere) {
@@ -195,7 +195,7 @@ TEST_F(Run, LlamaCppsShortFlagsMeanWhatTheyMeanThere) {
         larder({"run",  model_, "-p",  "a", "-n", "9",  "-n", "2",  "-ub",     "64", "-fa",     "off",
                 "-ctk", "q8_0", "-tb", "1", "-t", "-1", "-s", "-1", "-no-cnv", "-q", "--stats", scratch_ / "s.json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(stats().at("decode_tokens"), 1); // the last -n counts
+    EXPECT_EQ(stats().at("decode_tokens"), 1); // the last -n applies
     EXPECT_EQ(stats().at("ubatch_tokens"), 64);
 }
 
@@ -218,7 +218,7 @@ TEST_F(Run, CtrlCStopsTheAnswerAndThenTheProgram) {
     chat.type("hello\n");
     ASSERT_TRUE(chat.wait_for_output_bytes(20));
     chat.signal(SIGINT);
-    ASSERT_TRUE(chat.wait_for_output_lines(1)); // the answer ended long before its context was full
+    ASSERT_TRUE(chat.wait_for_output_lines(1)); // the answer was far from the end of its context
     chat.signal(SIGINT);
     const Finished result = chat.wait_with_open_input();
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -234,7 +234,7 @@ TEST_F(Run, SigtermInAnAnswerEndsTheChatWithTheCodeOfASignal) {
     EXPECT_EQ(chat.wait_with_open_input().exit_code, 130);
 }
 
-// What of a prompt was computed is not computed again.
+// The part of a prompt that was evaluated stays cached.
 TEST_F(Run, CtrlCInAPromptKeepsWhatWasComputed) {
     std::string prompt;
     for (int i = 0; i < 1200; i++) {

@@ -1,4 +1,4 @@
-// larder simulate: what it prints, and what it says to bad input.
+// larder simulate: its output, and its messages for bad input.
 #include "lab/trace/trace.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -23,7 +23,7 @@ using testing::Not;
 
 class Simulate : public testing::Test {
   protected:
-    // A recorded trace: 6 layers of 32 experts, 3 used, 60 tokens.
+    // A synthetic trace: 6 layers of 32 experts, 3 used, 60 tokens.
     std::string trace(const std::string &name, uint64_t seed = 1) {
         const RoutingTrace made = synthesise_trace(
             {.n_layer = 6, .n_expert = 32, .top_k = 3, .n_token = 60, .skew = 1.0, .reuse = 0.3, .seed = seed});
@@ -102,13 +102,13 @@ TEST_F(Simulate, SaysWhatAPrefillBetweenTwoDecodesCosts) {
                 testing::ContainsRegex("[0-9] \\(-[0-9]+\\.[0-9]\\)"));
 }
 
-// A shell's background jobs begin with SIGINT ignored.
+// A shell starts background jobs with SIGINT ignored.
 TEST_F(Simulate, EndsOnCtrlCInTheBackgroundToo) {
     const std::string pipe = scratch_ / "pipe";
     ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
     Process process({"/bin/sh", "-c", "trap '' INT; exec " + std::string(LARDER_PROGRAM) + " simulate " + pipe});
     int writer = -1;
-    for (int i = 0; i < 6000 && writer < 0; i++) { // until it waits for the trace
+    for (int i = 0; i < 6000 && writer < 0; i++) { // until simulate opens the trace
         writer = open(pipe.c_str(), O_WRONLY | O_NONBLOCK);
         usleep(1000);
     }

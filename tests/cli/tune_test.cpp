@@ -1,4 +1,5 @@
-// larder tune as its user meets it, and run with what it found. What is best is the clock's; the rest is not.
+// larder tune as a user runs it, and larder run with its result. Which settings are the fastest depends on timing; the
+// tests check the rest.
 #include "base/bytes.h"
 #include "support/cgroup.h"
 #include "support/process.h"
@@ -32,7 +33,7 @@ class Tune : public testing::Test {
     }
     ~Tune() override { unsetenv("XDG_CACHE_HOME"); }
 
-    // Everything but the threads is named, so that there is one trial a number of threads.
+    // Names all settings except the threads, so there is one trial per number of threads.
     [[nodiscard]] Finished tune(std::vector<std::string> more) const {
         std::vector<std::string> arguments = {"tune", "-m", model_, "-p",    "8",  "-n", "4",
                                               "-c",   "64", "-q",   "--ram", "1G", "-o", "json"};
@@ -164,7 +165,7 @@ TEST_F(Tune, AProfileOfAShorterContextGivesOnlyThreadsAndReadDepth) {
         << "the user has named both";
 }
 
-// The ubatch of a short context takes more than the budget has in a long one.
+// The ubatch for a short context needs more memory than the budget leaves with a long one.
 TEST_F(Tune, AProfileIsNoReasonForARefusal) {
     const std::vector<std::string> small = {"--ram", "48M", "-c", "4096"};
     const Finished tuned = tune({"-t", "1", "-ub", "1024", "--io-depth", "8", "--ram", "48M", "-c", "1024"});
@@ -177,7 +178,7 @@ TEST_F(Tune, AProfileIsNoReasonForARefusal) {
     EXPECT_EQ(longer.exit_code, 0) << longer.err;
     EXPECT_THAT(longer.err, HasSubstr("not used, because they were found with -c 1024"));
 
-    // As if it had been made while there was more to give.
+    // As if the profile had been made while more memory was available.
     const std::string path = json::parse(tuned.out).at("profile");
     json profile = json::parse(contents(path));
     profile["ctx_tokens"] = 4096;

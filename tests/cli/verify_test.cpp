@@ -64,7 +64,8 @@ TEST_F(Verify, ComparesEachBudgetWithStockOnItsPathOfKernels) {
     }
 }
 
-// Another ubatch gives other last bits: all sides have the smallest that a plan chose, or the one that was named.
+// The ubatch changes the last bits of the logits. All sides use the smallest ubatch of the plans, or the one that the
+// user chose.
 TEST_F(Verify, ComparesAtOneUbatch) {
     const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m --layers 8 --experts 64");
     const std::vector<std::string> base = {"verify",
@@ -126,7 +127,7 @@ TEST_F(Verify, FailsWhenKernelsWithoutATwinAreTooFarOff) {
     EXPECT_EQ(nlohmann::json::parse(contents(scratch_ / "ab-test.json")).at("all_passed"), false);
 }
 
-// What verify reports is what it saw: two models that differ in the seed of their weights cannot pass for one another.
+// Two models that differ only in the seed of their weights must not pass.
 TEST_F(Verify, FailsWhenLogitsDiffer) {
     const std::string one = make_model(scratch_, "one.gguf", "--arch qwen3moe --quant q4_k_m --seed 1");
     const std::string two = make_model(scratch_, "two.gguf", "--arch qwen3moe --quant q4_k_m --seed 2");
@@ -139,7 +140,7 @@ TEST_F(Verify, FailsWhenLogitsDiffer) {
     EXPECT_EQ(json.at("runs").at(0).at("equal"), false);
 }
 
-// The worker that runs stock llama.cpp on the model, as soon as there is one. Its job is its standard input.
+// The worker that runs stock llama.cpp on the model, once it exists. Its job is its standard input.
 pid_t stock_of(const std::string &model) {
     for (int i = 0; i < 6000; i++) {
         for (const auto &entry : std::filesystem::directory_iterator("/proc")) {
@@ -150,7 +151,7 @@ pid_t stock_of(const std::string &model) {
                 if (job.find(model) != std::string::npos && job.find("\"stock\":true") != std::string::npos) {
                     return std::stoi(entry.path().filename());
                 }
-            } catch (const std::exception &) { // it has ended meanwhile
+            } catch (const std::exception &) { // the process has ended
                 continue;
             }
         }
@@ -171,7 +172,7 @@ TEST_F(Verify, SaysWhatToDoWhenStockWasKilledForWantOfMemory) {
                                       "use --kernels plain"));
 }
 
-// All scales of the head are NaN then, and so are all logits.
+// Makes all scales of the output matrix NaN, so all logits are NaN.
 TEST_F(Verify, NamesNanAndComparesItsBits) {
     const std::string model = make_model(scratch_, "m.gguf", "--arch qwen3moe --quant q4_k_m");
     const Extent head = open_layout(model).find("output.weight")->extent;
@@ -205,7 +206,7 @@ TEST_F(Verify, ReportsARunThatIsRefused) {
     const Finished result = larder({"verify", "-m", model, "--ram", "10M", "-n", "2", "--out", ""});
     EXPECT_EQ(result.exit_code, 3);
     EXPECT_THAT(result.err, HasSubstr("too small"));
-    EXPECT_EQ(result.out, ""); // before stock has run
+    EXPECT_EQ(result.out, ""); // before stock llama.cpp has run
 }
 
 } // namespace

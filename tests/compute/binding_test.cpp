@@ -1,4 +1,4 @@
-// The buffer type, which is addresses and nothing else, and the binding of its tensors to what the file holds.
+// The buffer type, which reserves addresses only, and the binding of its tensors to the extents in the file.
 #include "op_fixture.h"
 
 #include <regex.h>
@@ -19,7 +19,7 @@ struct Mapping {
     uint64_t rss_bytes = 0;
 };
 
-// What the kernel says of the mapping that an address lies in.
+// The kernel's data on the mapping that contains an address.
 Mapping mapping_of(const void *address) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     Mapping mapping;
@@ -42,7 +42,7 @@ Mapping mapping_of(const void *address) {
 
 TEST(ExpertBuffer, IsNeverResident) {
     TwoSides sides(small_model(), {experts});
-    const ggml_tensor *tensor = sides.streamed.all().front(); // has been set by now
+    const ggml_tensor *tensor = sides.streamed.all().front(); // ggml has set it by now
     EXPECT_EQ(mapping_of(tensor->data).permissions, "---p");
     OpGraph ours(sides.streamed.all(), route(50, top_k, experts), false);
     ASSERT_EQ(ours.run(1), GGML_STATUS_SUCCESS);
@@ -84,7 +84,7 @@ TEST(ExpertBuffer, IsOneForTheProcess) {
     EXPECT_STREQ(ggml_backend_buft_name(expert_buffer_type()), "Experts");
 }
 
-// A tensor of a model that was built from settings, against the file of small_model().
+// Binds a tensor of a model built from hyperparameters to the file of small_model().
 bool binds(const std::string &name, ggml_type type, std::array<int64_t, 3> shape) {
     const DiskModel model = small_model();
     ImageReader reader(model.image);
@@ -121,7 +121,7 @@ TEST(Binding, RefusesAnotherType) {
 }
 
 TEST(ExpertTensorPattern, MatchesRoutedExpertsOnly) {
-    regex_t pattern; // POSIX reads this one as std::regex does, which llama.cpp searches with
+    regex_t pattern; // POSIX reads this expression as std::regex does, which llama.cpp uses
     ASSERT_EQ(::regcomp(&pattern, expert_tensor_pattern, REG_EXTENDED | REG_NOSUB), 0);
     for (const char *name : {"blk.0.ffn_gate_exps.weight", "blk.61.ffn_up_exps.weight", "blk.7.ffn_down_exps.weight",
                              "blk.3.ffn_gate_up_exps.weight", "blk.12.ffn_down_chexps.weight"}) {

@@ -1,5 +1,5 @@
-// disk_model.h — expert tensors of a made-up model: their bytes as they lie in a file, the file on a simulated disk,
-// and the tensors as ggml sees them in whatever buffer type.
+// disk_model.h — expert tensors of an artificial model: their bytes in a file, the file on a simulated disk, and the
+// tensors in ggml in any buffer type.
 #pragma once
 
 #include "compute/compute.h"
@@ -26,12 +26,12 @@ namespace larder::test {
 struct ExpertSpec {
     ggml_type type = GGML_TYPE_Q4_K;
     int64_t in = 256;
-    int64_t out = 200; // a multiple of neither 64 nor 16, so that the last chunk and the last block are short
+    int64_t out = 200; // not a multiple of 64 or 16, so the last chunk and the last block are short
     uint32_t layer = 0;
     Projection projection = Projection::up;
 };
 
-// Quantising is slow, so few rows are made, and once for all tests.
+// Quantising is slow, so few rows are made, once for all tests.
 inline constexpr int64_t distinct_rows = 61;
 inline const std::vector<char> &make_rows(ggml_type type, int64_t in, uint32_t seed) {
     static std::map<std::tuple<ggml_type, int64_t, uint32_t>, std::vector<char>> made;
@@ -48,8 +48,8 @@ inline const std::vector<char> &make_rows(ggml_type type, int64_t in, uint32_t s
     return rows;
 }
 
-// One tensor's weights. Every expert has the same rows in another order: 61 is prime, so no two of up to 61 experts
-// begin with the same one, as long as `out` is not a multiple of it.
+// The weights of one tensor. Each expert has the same rows in another order. 61 is prime, so the first rows of up to 61
+// experts differ, unless `out` is a multiple of 61.
 inline std::vector<char> make_weights(const ExpertSpec &spec, int64_t experts, uint32_t seed) {
     const std::vector<char> &rows = make_rows(spec.type, spec.in, seed);
     const auto row_bytes = static_cast<int64_t>(ggml_row_size(spec.type, spec.in));
@@ -61,7 +61,7 @@ inline std::vector<char> make_weights(const ExpertSpec &spec, int64_t experts, u
     return weights;
 }
 
-// The layout of such a model, and the one file of it. No slice is aligned to anything the disk cares for.
+// The layout of such a model and its single file. No slice is aligned to disk blocks.
 class DiskModel {
   public:
     DiskModel(const std::vector<ExpertSpec> &specs, uint32_t experts, uint32_t top_k) : specs_(specs) {
@@ -76,7 +76,7 @@ class DiskModel {
     }
 
     [[nodiscard]] const std::vector<ExpertSpec> &specs() const { return specs_; }
-    // Slots that hold every slice of the model.
+    // Slots for all slices of the model.
     [[nodiscard]] std::vector<uint64_t> slots_for_all() const {
         std::vector<uint64_t> slots;
         for (const SizeClass &size_class : layout.size_classes) {
@@ -86,7 +86,7 @@ class DiskModel {
     }
 
     ModelLayout layout;
-    std::vector<char> image; // the file's bytes
+    std::vector<char> image; // contents of the file
 
   private:
     void add(const ExpertSpec &spec, uint32_t experts, uint32_t top_k) {
@@ -132,7 +132,7 @@ class DiskModel {
     std::vector<ExpertSpec> specs_;
 };
 
-// A simulated disk with one given file on it. Order of completions and faults are SimReader's.
+// A simulated disk with one given file. Order of completions and faults are those of SimReader.
 class ImageReader : public Reader {
   public:
     explicit ImageReader(const std::vector<char> &image)
@@ -164,7 +164,7 @@ class ImageReader : public Reader {
     std::map<uint64_t, ReadRequest> pending_;
 };
 
-// The model's tensors, each in a buffer of the type that is chosen for it, with the file's bytes written to them.
+// The model's tensors, each in a buffer of the chosen type, filled with the bytes of the file.
 class LoadedTensors {
   public:
     using ChooseBufferType = std::function<ggml_backend_buffer_type_t(const ExpertSpec &)>;

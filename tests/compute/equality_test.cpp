@@ -1,5 +1,5 @@
-// The op against ggml's own: the same graph on the same weights must give the same bits, whatever the type, the shape,
-// the routing, the number of threads and of slots.
+// larder's operation against ggml's: the same graph on the same weights must give the same bits, for all types, shapes,
+// routings, and numbers of threads and slots.
 #include "base/unique_fd.h"
 #include "op_fixture.h"
 
@@ -22,7 +22,8 @@ constexpr std::array compared_types = {GGML_TYPE_F32,   GGML_TYPE_F16,   GGML_TY
                                        GGML_TYPE_Q6_K,  GGML_TYPE_MXFP4, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS,
                                        GGML_TYPE_IQ3_S, GGML_TYPE_IQ2_XS};
 
-// Runs both sides and compares. Every slice that the routing needs is read, so that nothing is compared with itself.
+// Runs both sides and compares them. Also checks that each slice of the routing was read, so that the comparison is not
+// trivial.
 void compare(TwoSides &sides, const Routing &routing, bool input_per_use) {
     OpGraph stock(sides.stock.all(), routing, input_per_use);
     ASSERT_EQ(stock.run(1), GGML_STATUS_SUCCESS);
@@ -114,12 +115,12 @@ TEST(Equality, OfManyTokensWithOneAndTheSameExpert) {
     compare(sides, routing, false);
 }
 
-// At eight rows of one expert ggml changes from one kernel to another.
+// With eight rows per expert, ggml switches to another kernel.
 TEST(Equality, OnBothSidesOfThePanelKernelsThreshold) {
     for (const ggml_type type : {GGML_TYPE_IQ2_XS, GGML_TYPE_IQ3_S}) {
         for (const int64_t rows : {7, 8, 9}) {
             SCOPED_TRACE(fmt::format("{} rows of {}", rows, ggml_type_name(type)));
-            // Expert 3 gets `rows` of them, expert 9 fewer.
+            // Expert 3 gets `rows` rows, expert 9 fewer.
             Routing routing{2, rows, {}, 2};
             for (int64_t token = 0; token < rows; token++) {
                 routing.ids.insert(routing.ids.end(), {3, token < 4 ? 9 : static_cast<int32_t>(token % 3)});
@@ -130,7 +131,7 @@ TEST(Equality, OnBothSidesOfThePanelKernelsThreshold) {
     }
 }
 
-// Whether ggml's panel kernel takes the products of this many tokens with weights of this type.
+// Whether ggml's panel kernel multiplies this many tokens with weights of this type.
 bool runs_on_panels(ggml_type type, int64_t tokens) {
     const ggml_context_ptr context(ggml_init({ggml_tensor_overhead(), nullptr, true}));
     ggml_tensor *weights = ggml_new_tensor_3d(context.get(), type, 256, 200, experts);
@@ -167,7 +168,7 @@ TEST(Equality, OfALayersThreeOpsInOneGraph) {
     }
 }
 
-// Beside the simulated disk: the real readers and a real file, whose direct I/O wants what a simulation may not know.
+// Uses the real readers and a real file, because direct I/O may have requirements that the simulation lacks.
 TEST(Equality, OnARealFile) {
     DiskModel model({{.type = GGML_TYPE_Q4_K}}, experts, top_k);
     std::string path = (std::filesystem::current_path() / "experts-XXXXXX").string();

@@ -1,5 +1,5 @@
-// The repacked kernels: what larder's op does on slices repacked in their slots against ggml's own op on its repack
-// buffer; and gemm, which has no twin, against it within a bound.
+// The repacked kernels: larder's operation on slices repacked in their slots, against ggml's operation on its repack
+// buffer. gemm, which ggml does not have, is compared with it within an error bound.
 #include "compute/interleaved.h"
 #include "op_fixture.h"
 
@@ -12,12 +12,12 @@ namespace {
 constexpr int64_t experts = 16;
 constexpr int64_t top_k = 4;
 
-// Types that ggml repacks on one CPU or another, and two that it repacks on none.
+// Types that ggml repacks on some CPU, and two that it repacks on none.
 constexpr std::array compared_types = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4,
                                        GGML_TYPE_Q8_0, GGML_TYPE_Q1_0, GGML_TYPE_Q2_K,   GGML_TYPE_Q5_K,
                                        GGML_TYPE_Q6_K, GGML_TYPE_F16,  GGML_TYPE_IQ2_XS};
 
-// The first of them that ggml repacks here, or that it does not; `otherwise` if there is none.
+// The first of these types that ggml repacks here (or does not, if `repacked` is false); `otherwise` if there is none.
 ggml_type first_type(bool repacked, ggml_type otherwise) {
     const auto *const found = std::ranges::find_if(
         compared_types, [&](ggml_type type) { return stock_repacks(type, 256, 256, experts) == repacked; });
@@ -44,7 +44,7 @@ TwoSides one_tensor(const ExpertSpec &spec, uint64_t slots, Kernels kernels = Ke
 
 class RepackedKernels : public testing::TestWithParam<ggml_type> {};
 
-// The first graph repacks the slices, the others find them repacked.
+// The first graph repacks the slices. The later ones find them repacked.
 TEST_P(RepackedKernels, GiveTheBitsOfStocksRepackBuffer) {
     for (const int64_t tokens : {1, 5, 120}) {
         for (const bool input_per_use : {false, true}) {
@@ -69,7 +69,7 @@ TEST_P(RepackedKernels, LeaveRowsPlainThatFillNoGroup) {
     for (const int64_t out : {1, 12, 63, 65}) {
         SCOPED_TRACE(fmt::format("{} rows", out));
         if (stock_repacks(GetParam(), 256, out, experts)) {
-            continue; // in groups of four, on this CPU
+            continue; // only in groups of four on this CPU
         }
         TwoSides sides = one_tensor({.type = GetParam(), .out = out}, top_k);
         compare(sides, route(20, top_k, experts), false);
@@ -87,12 +87,12 @@ TEST_P(RepackedKernels, TakeRowCountsThatFillNoChunk) {
 INSTANTIATE_TEST_SUITE_P(Weights, RepackedKernels, testing::ValuesIn(compared_types),
                          [](const auto &of) { return std::string(ggml_type_name(of.param)); });
 
-// ggml is asked twice: which multiplications its repack buffer takes, and which tensors it has a layout for.
+// Checks two things in ggml: which multiplications its repack buffer supports, and which tensors it has a layout for.
 TEST(RepackedKernels, AreFoundForEveryTypeThatStockRepacks) {
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         const auto type = static_cast<ggml_type>(i);
         if (ggml_blck_size(type) == 0 || ggml_get_type_traits_cpu(type)->vec_dot == nullptr) {
-            continue; // a type that was removed
+            continue; // a removed type
         }
         SCOPED_TRACE(ggml_type_name(type));
         const bool repacked = stock_repacks(type, 512, 64, experts);
@@ -125,7 +125,7 @@ TEST(RepackedKernels, OtherBitsThanPlainOnes) {
     EXPECT_GT(n_other, 0U) << "or the comparisons above compare nothing new";
 }
 
-// Slices that were not read are not marked as repacked: the next graph must find each as it is.
+// A slice that was not read must not be marked as repacked: the next graph reads it plain.
 TEST(RepackedKernels, SurviveAFailedRead) {
     TwoSides sides = one_tensor({.in = 512}, 3);
     const Routing routing = route(30, top_k, experts);
@@ -143,7 +143,7 @@ TEST(RepackedKernels, RepackALayersThreeTensorsEachItsOwnWay) {
     const ggml_type plain = first_type(false, GGML_TYPE_Q6_K);
     const std::vector<ExpertSpec> layer = {
         {.type = repacked, .in = 256, .out = 256, .projection = Projection::up},
-        {.type = repacked, .in = 256, .out = 250, .projection = Projection::gate}, // fills no group
+        {.type = repacked, .in = 256, .out = 250, .projection = Projection::gate}, // 250 rows do not fill all groups
         {.type = plain, .in = 256, .out = 256, .projection = Projection::down},
     };
     for (const uint64_t few : {1, 8, 48}) {

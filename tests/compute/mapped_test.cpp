@@ -1,4 +1,4 @@
-// Experts that ggml multiplies itself, from addresses that larder gave them, while larder hears of the routes.
+// Experts that ggml multiplies, at addresses that larder provides. larder only receives the routing.
 #include "op_fixture.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ struct Told {
     bool operator==(const Told &) const = default;
 };
 
-// Two layers of two projections; the file's bytes in memory stand for a mapping of it.
+// Two layers of two projections. The file's bytes in memory replace a file mapping.
 class Mapped : public testing::Test {
   protected:
     DiskModel model_{{{.type = GGML_TYPE_Q4_K, .layer = 0, .projection = Projection::up},
@@ -85,7 +85,8 @@ TEST_F(Mapped, AreBoundByNameShapeAndType) {
     EXPECT_FALSE(bound("blk.0.ffn_up_exps.weight", GGML_TYPE_Q4_K, {256, 200, experts - 1}));
 }
 
-// Asked what stock would repack, ggml's list has the type too, and it takes every multiplication of experts.
+// The buffer type is in ggml's list of buffer types and supports all multiplications of experts. Still, larder must not
+// report it as stock's choice.
 TEST(MappedBuffer, IsNotTakenForOneThatStockWouldChoose) {
     mapped_buffer_type();
     const DiskModel model({{.type = GGML_TYPE_Q8_0, .in = 256, .out = 64}}, experts, top_k);

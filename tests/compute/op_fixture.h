@@ -1,5 +1,5 @@
-// op_fixture.h — graphs of MUL_MAT_ID and nothing else, run by ggml on weights in memory and by larder's op on weights
-// on a simulated disk.
+// op_fixture.h — graphs that contain only MUL_MAT_ID, run by ggml on weights in memory and by larder's operation on
+// weights on a simulated disk.
 #pragma once
 
 #include "compute/compute.h"
@@ -15,12 +15,12 @@
 
 namespace larder::test {
 
-// Which experts each token chose.
+// The experts of each token.
 struct Routing {
     int64_t top_k = 0;
     int64_t tokens = 0;
     std::vector<int32_t> ids; // [tokens][top_k]
-    int64_t ids_in_row = 0;   // more than top_k: ids is a view of a wider tensor, as an argsort's result is
+    int64_t ids_in_row = 0;   // if more than top_k: ids is a view of a wider tensor, as for the result of an argsort
 
     [[nodiscard]] size_t distinct() const {
         std::vector<int32_t> sorted = ids;
@@ -31,7 +31,7 @@ struct Routing {
     }
 };
 
-// Distinct experts for each token, the same ones every time.
+// Random distinct experts for each token, the same in every run.
 inline Routing route(int64_t tokens, int64_t top_k, int64_t experts) {
     std::mt19937 random(static_cast<uint32_t>(tokens));
     Routing routing{top_k, tokens, {}, top_k};
@@ -46,8 +46,8 @@ inline Routing route(int64_t tokens, int64_t top_k, int64_t experts) {
     return routing;
 }
 
-// One MUL_MAT_ID for each of `weights`, in that order, with the same routing. Activations depend on nothing else than
-// shape and routing.
+// One MUL_MAT_ID for each of `weights`, in that order, with the same routing. The activations depend only on shape and
+// routing.
 class OpGraph {
   public:
     OpGraph(const std::vector<ggml_tensor *> &weights, const Routing &routing, bool input_per_use) {
@@ -65,7 +65,7 @@ class OpGraph {
         }
     }
 
-    // Outputs hold NaN before, so that an element nobody writes is seen.
+    // Fills the outputs with NaN first, to detect elements that are not written.
     ggml_status run(int threads, ggml_abort_callback abort = nullptr, void *user = nullptr) {
         for (ggml_tensor *op : ops_) {
             std::memset(op->data, 0xff, ggml_nbytes(op));
@@ -98,7 +98,7 @@ class OpGraph {
         const int64_t width = std::max(routing.ids_in_row, routing.top_k);
         ggml_tensor *wide = ggml_new_tensor_2d(context_.get(), GGML_TYPE_I32, width, routing.tokens);
         auto *data = static_cast<int32_t *>(wide->data);
-        std::fill_n(data, ggml_nelements(wide), 9999); // what lies beside the view is no expert
+        std::fill_n(data, ggml_nelements(wide), 9999); // values outside the view are not experts
         for (int64_t token = 0; token < routing.tokens; token++) {
             std::copy_n(routing.ids.data() + token * routing.top_k, routing.top_k, data + token * width);
         }
@@ -110,13 +110,13 @@ class OpGraph {
     std::vector<ggml_tensor *> ops_;
 };
 
-// The type of buffer that stock llama.cpp has a tensor in when it repacks what it can.
+// The buffer type that stock llama.cpp chooses for a tensor when it repacks.
 inline ggml_backend_buffer_type *stock_buffer_type(const ExpertSpec &spec, int64_t experts, Kernels kernels) {
     const bool repacked = kernels != Kernels::plain && stock_repacks(spec.type, spec.in, spec.out, experts);
     return repacked ? repack_buffer_type() : ggml_backend_cpu_buffer_type();
 }
 
-// A model's tensors twice: in ggml's memory, and in larder's expert buffer bound to a store on a simulated disk.
+// The tensors of a model twice: in ggml's memory, and in larder's expert buffer, bound to a store on a simulated disk.
 class TwoSides {
   public:
     TwoSides(DiskModel model_on_disk, const std::vector<uint64_t> &slots, Kernels kernels = Kernels::plain,
@@ -126,7 +126,7 @@ class TwoSides {
           stock(model, [this, kernels](
                            const ExpertSpec &spec) { return stock_buffer_type(spec, model.layout.n_expert, kernels); }),
           streamed(model, [](const ExpertSpec & /*spec*/) { return expert_buffer_type(); }) {
-        ggml_log_set([](ggml_log_level, const char *, void *) {}, nullptr); // ggml tells of everything it repacks
+        ggml_log_set([](ggml_log_level, const char *, void *) {}, nullptr); // ggml logs each repacked tensor
         for (ggml_tensor *tensor : streamed.all()) {
             EXPECT_TRUE(binding.bind(tensor)) << tensor->name;
         }
@@ -152,7 +152,7 @@ inline testing::AssertionResult same_bits(const std::vector<float> &stock, const
     return testing::AssertionSuccess();
 }
 
-// Of one use of an expert, numbered token by token.
+// The output row of one use of an expert; uses are numbered token by token.
 inline std::vector<float> row_of(const std::vector<float> &output, int64_t use, int64_t out) {
     return {output.begin() + use * out, output.begin() + (use + 1) * out};
 }
@@ -161,7 +161,7 @@ inline bool all_zero(const std::vector<float> &values) {
     return std::ranges::all_of(values, [](float value) { return value == 0; });
 }
 
-// ggml's threads meet at OpenMP's barriers, which ThreadSanitizer does not see: under it one thread must do.
+// ThreadSanitizer does not see OpenMP's barriers, at which ggml's threads synchronise. So use one thread under it.
 inline std::vector<int> thread_counts() {
 #ifdef __SANITIZE_THREAD__
     return {1};

@@ -1,4 +1,4 @@
-// What the op does beyond ggml's own: ids that mean no expert, and how much it reads and when.
+// What larder's operation does beyond ggml's: ids that name no expert, and how much it reads and when.
 #include "op_fixture.h"
 
 namespace larder::test {

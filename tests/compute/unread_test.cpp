@@ -1,4 +1,4 @@
-// Experts that cannot be read: which rows of an op are zero, which are as ever, and what is reported.
+// Experts that cannot be read: which rows of an operation are zero, which are unchanged, and what is reported.
 #include "op_fixture.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ struct Report {
     int64_t n_token = 0;
 };
 
-// Both sides, and what the ops have reported.
+// Both sides, and the reports of the operations.
 class Unread {
   public:
     Unread(DiskModel model, const std::vector<uint64_t> &slots, Kernels kernels = Kernels::plain)
@@ -29,7 +29,7 @@ class Unread {
               reports.push_back({{tokens.begin(), tokens.end()}, n_token});
           }) {}
 
-    // Reads of the expert's slice in this tensor fail.
+    // Makes reads of the expert's slice in this tensor fail.
     void fail(size_t tensor, uint32_t expert) {
         const Extent slice = sides.model.layout.slice_extent(sides.model.layout.expert_tensors[tensor], expert);
         sides.reader.disk.fail_range(0, slice.offset + slice.bytes / 2, 1, EIO);
@@ -39,7 +39,7 @@ class Unread {
     TwoSides sides;
 };
 
-// The tokens of the rows of `output` that are zero. All other rows must have the bits of `whole`.
+// The tokens whose rows of `output` are zero. All other rows must have the bits of `whole`.
 std::vector<int32_t> zero_tokens(const std::vector<float> &whole, const std::vector<float> &output,
                                  const Routing &routing) {
     std::set<int32_t> tokens;
@@ -56,7 +56,7 @@ std::vector<int32_t> zero_tokens(const std::vector<float> &whole, const std::vec
     return {tokens.begin(), tokens.end()};
 }
 
-// The tokens that chose the expert.
+// The tokens routed to the expert.
 std::vector<int32_t> tokens_of(const Routing &routing, int32_t expert) {
     std::set<int32_t> tokens;
     for (size_t use = 0; use < routing.ids.size(); use++) {
@@ -77,7 +77,7 @@ class UnreadExpert : public testing::TestWithParam<Path> {};
 
 TEST_P(UnreadExpert, SpoilsTheRowsOfItsTokensAndNoOthers) {
     constexpr int32_t failing = 11;
-    for (const int64_t tokens : {1, 60}) { // 60 tokens: enough for the panel kernel and for gemm
+    for (const int64_t tokens : {1, 60}) { // 60 tokens: enough for the panel kernel and gemm
         Routing routing = route(tokens, top_k, experts);
         if (tokens == 1) {
             routing.ids = {3, failing, 0, 7};
@@ -97,9 +97,9 @@ TEST_P(UnreadExpert, SpoilsTheRowsOfItsTokensAndNoOthers) {
             }
             for (const int threads : thread_counts()) {
                 SCOPED_TRACE(fmt::format("{} threads", threads));
-                unread.sides.store.resize(std::vector<uint64_t>{1}); // most slices are read again
+                unread.sides.store.resize(std::vector<uint64_t>{1}); // so that most slices are read again
                 OpGraph other(unread.sides.streamed.all(), Routing{1, 1, {5}, 1}, false);
-                ASSERT_EQ(other.run(1), GGML_STATUS_SUCCESS); // the one that stays is not the failing one
+                ASSERT_EQ(other.run(1), GGML_STATUS_SUCCESS); // so that the remaining slice is not the failing one
                 unread.sides.store.resize(std::vector<uint64_t>{slots});
                 unread.fail(0, failing);
                 ASSERT_EQ(ours.run(threads), GGML_STATUS_SUCCESS) << "an op has no way to fail";
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Paths, UnreadExpert,
                                          Path{"gemm", GGML_TYPE_Q4_K, Kernels::fast}),
                          [](const auto &of) { return of.param.name; });
 
-// Whichever read of a layer's step fails: the ops report exactly the tokens whose rows are zero.
+// Whichever read of a layer fails, the operations report exactly the tokens whose rows are zero.
 TEST(Unread, IsReportedForEveryReadOfAStep) {
     const std::vector<ExpertSpec> layer = {
         {.type = GGML_TYPE_Q4_K, .in = 256, .out = 64, .projection = Projection::up},
@@ -168,7 +168,7 @@ TEST(Unread, IsReportedForEveryReadOfAStep) {
                 EXPECT_EQ(unread.sides.binding.take_error().has_value(), !zero.empty());
                 spoiled += zero.empty() ? 0 : 1;
             }
-            // A slice that was read ahead and failed is read again when its op demands it.
+            // A slice whose read ahead failed is read again when its operation needs it.
             EXPECT_EQ(spoiled, slots == 1 ? reads : routing.distinct());
         }
     }
@@ -198,7 +198,7 @@ TEST(Unread, AnIdBeyondTheExpertsIsAnErrorOfTheFile) {
         Routing routing = whole;
         routing.ids[9] = 300;         // token 2
         routing.ids[4 * 13 + 1] = 16; // token 13, the first id that is too high
-        routing.ids[4 * 13 + 2] = -1; // means no expert
+        routing.ids[4 * 13 + 2] = -1; // no expert
         routing.ids[4 * 17] = INT32_MAX;
         routing.ids[4 * 19 + 3] = -1;
         OpGraph stock(unread.sides.stock.all(), whole, true);
@@ -236,7 +236,7 @@ TEST(Unread, ARouteWithABadIdIsToldWithoutIt) {
     EXPECT_THAT(told, testing::ElementsAre(3, -1, -1, 0));
 }
 
-// --- what ends a graph ---
+// --- the end of a graph ---
 
 TEST(Unread, EndsTheGraphWhereNobodyWantsTheReport) {
     for (const int threads : thread_counts()) {
@@ -302,7 +302,7 @@ TEST(Unread, AStopReachesAnOpThatWaitsForTheDisk) {
 
             sides.store.clear_stop();
             sides.reader.disk.resume();
-            for (int round = 0; round < 2; round++) { // each slice is repacked whole or not at all
+            for (int round = 0; round < 2; round++) { // each slice is repacked completely or not at all
                 ASSERT_EQ(ours.run(threads, ExpertBinding::abort_requested, &sides.binding), GGML_STATUS_SUCCESS);
                 EXPECT_TRUE(same_bits(stock.output(0), ours.output(0)));
                 EXPECT_TRUE(same_bits(stock.output(1), ours.output(1)));

@@ -1,5 +1,5 @@
-// Limits of addresses (ulimit -d, ulimit -v): under each of them larder works, or is refused before it has read a
-// weight with the limit's name.
+// Address limits (ulimit -d, ulimit -v): under each limit larder works, or it refuses before it reads weights, with an
+// error that names the limit.
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -33,13 +33,13 @@ class AddressLimits : public testing::Test {
         arguments.insert(arguments.end(), more.begin(), more.end());
         return arguments;
     }
-    // `limit`: "ulimit -d 150000".
+    // `limit`: for example "ulimit -d 150000".
     static Finished limited(const std::string &limit, const std::vector<std::string> &arguments) {
         std::vector<std::string> argv = {"/bin/sh", "-c", limit + "; exec \"$0\" \"$@\"", LARDER_PROGRAM};
         argv.insert(argv.end(), arguments.begin(), arguments.end());
         return run(argv);
     }
-    // What the remedy says: "raise 'ulimit -d' to 94208 or more".
+    // The number of the remedy "raise 'ulimit -d' to 94208 or more".
     static std::string remedy(const std::string &error, const std::string &limit) {
         const std::string before = "raise '" + limit + "' to ";
         const size_t at = error.find(before);
@@ -48,8 +48,8 @@ class AddressLimits : public testing::Test {
                    ? "0"
                    : error.substr(at + before.size(), error.find(' ', at + before.size()) - at - before.size());
     }
-    // Under every limit from first to last KiB it works, or is refused and names the limit; both happen, and what
-    // works goes on working with more.
+    // Tries the limits from first to last (KiB): larder works, or refuses and names the limit. Both must occur, and
+    // larder must work with each limit above one with which it works.
     static void expect_a_border(const std::string &limit, int first, int last, int step,
                                 const std::vector<std::string> &more) {
         int n_refused = 0;
@@ -121,7 +121,7 @@ TEST_F(AddressLimits, ArePlannedWithAsTheyAreRunWith) {
     const Finished planned = limited("ulimit -d 150000", {"plan", "-m", model(), "-c", "512", "-t", "2"});
     EXPECT_EQ(planned.exit_code, 0) << planned.err;
     EXPECT_THAT(planned.out, HasSubstr("RLIMIT_DATA (ulimit -d)"));
-    // At its border they agree to a MiB, though one has started threads that the other has not.
+    // Near the boundary both agree to within a MiB, although one has started threads that the other has not.
     for (int mib = 60; mib < 90; mib++) {
         const std::string ram = fmt::format("{}M", mib);
         if (limited("ulimit -d 110000", {"plan", "-m", model(), "-c", "512", "-t", "2", "--ram", ram}).exit_code == 0) {

@@ -1,6 +1,5 @@
-// Every architecture that llama.cpp knows, in the tiny model that llama.cpp's own test program makes of it
-// (tests/tiny_models): larder gives stock's logits to the last bit with the smallest arena, or says what the model is
-// and why it does not run it.
+// All architectures of llama.cpp, as tiny models that llama.cpp's own test program makes (tests/tiny_models). With the
+// smallest arena larder gives the same logits as stock to the last bit, or refuses the model and gives the reason.
 #include "gates/compare.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -37,7 +36,7 @@ const std::string encoder = "is an encoder, which gives embeddings and no next t
 const std::string encoder_and_decoder =
     "is an encoder with a decoder: larder runs decoders only; use llama.cpp's llama-completion";
 
-// What cannot be run token by token, in llama.cpp neither.
+// Models that cannot run token by token, in llama.cpp either.
 const std::map<TinyModel, std::string> refused = {
     {{"dream", "dense"}, diffusion},        {{"llada", "dense"}, diffusion},         {{"llada-moe", "moe"}, diffusion},
     {{"rnd1", "moe"}, diffusion},           {{"modern-bert", "dense"}, encoder},     {{"neo-bert", "dense"}, encoder},
@@ -45,7 +44,7 @@ const std::map<TinyModel, std::string> refused = {
     {{"t5", "dense"}, encoder_and_decoder},
 };
 
-// llama.cpp's graph of it leaves out the experts that its loader asks for.
+// llama.cpp's graph of it omits the experts that its loader requires.
 const TinyModel without_routes = {"refact", "moe"};
 
 std::vector<TinyModel> all_models() {
@@ -73,7 +72,7 @@ class Architectures : public testing::TestWithParam<TinyModel> {
 
     [[nodiscard]] TestOptions options(Residency residency, uint32_t ubatch) const {
         TestOptions options = options_for(path_, residency, ubatch, 2);
-        options.model.context.ctx_tokens = 256; // as trained
+        options.model.context.ctx_tokens = 256; // the training context
         return options;
     }
 
@@ -131,7 +130,7 @@ TEST_P(Architectures, GiveStocksLogitsOrATrueRefusal) {
 
 INSTANTIATE_TEST_SUITE_P(TinyModels, Architectures, testing::ValuesIn(all_models()), name_of);
 
-// Else a tool that lists nothing would test nothing.
+// Otherwise a tool that lists nothing would pass.
 TEST(TinyModels, AreThereForEveryArchitectureThatIsNamedHere) {
     const std::vector<TinyModel> models = all_models();
     EXPECT_THAT(models, testing::Contains(without_routes));

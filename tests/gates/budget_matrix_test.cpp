@@ -1,5 +1,5 @@
-// The plan, the truth and the kernel's account of it: budgets down to the floor, short and long contexts, one sequence
-// and four. Each run is in a cgroup whose limit is the budget, swap off.
+// Planned, measured and charged memory: budgets down to the smallest, short and long contexts, one sequence and four.
+// Each run is in a cgroup whose limit is the budget, without swap.
 #include "base/bytes.h"
 #include "support/cgroup.h"
 #include "support/process.h"
@@ -17,13 +17,13 @@
 namespace larder::test {
 namespace {
 
-// Many bytes and few of them for a token, so that it is quick: 330 MiB, of which a token takes two experts in 96.
+// A large model with few bytes per token, so that the test is fast: 330 MiB, two of 96 experts per token.
 constexpr const char *shape = "--arch qwen3moe --quant q4_0 --layers 2 --experts 96 --top-k 2 --embd 512 --ff 2048 "
                               "--heads 8 --kv-heads 2 --vocab 2048 --ctx 8192";
-constexpr uint32_t n_predict = 500; // where the context is long enough
+constexpr uint32_t n_predict = 500; // if the context is long enough
 
 struct Case {
-    int part;         // of the model, that the budget is: 2 a half, 4 a quarter, 0 the smallest that works
+    int part;         // the budget as a fraction of the model: 2 half, 4 a quarter; 0: the smallest possible budget
     uint32_t context; // tokens
     uint32_t sequences;
 };
@@ -71,10 +71,10 @@ TEST_P(BudgetMatrix, IsKeptAndPlannedWithinTwoPercent) {
     if (!cgroup.made()) {
         GTEST_SKIP() << cgroup.why();
     }
-    // Only a full ubatch and a full context touch all that is planned for them.
+    // Only a full ubatch and a full context touch all planned memory.
     const uint32_t n_gen = GetParam().context > 2 * n_predict ? n_predict : 8;
     const uint32_t n_prompt = GetParam().context - n_gen;
-    std::string prompt; // nearly all letters are a token each, and all of them together reach all experts
+    std::string prompt; // nearly every letter is one token, and together they use all experts
     for (uint32_t i = 1; i < n_prompt; i++) {
         prompt += static_cast<char>('!' + i * i % 97 % 94);
     }
@@ -94,12 +94,12 @@ TEST_P(BudgetMatrix, IsKeptAndPlannedWithinTwoPercent) {
     EXPECT_EQ(stats.at("decode_tokens"), n_gen - 1);
     EXPECT_EQ(stats.at("vm_swap_bytes"), 0);
     EXPECT_LE(stats.at("peak_rss_bytes"), limit);
-    // Of a small budget the kernel's own memory for the process may be more than the reserve leaves for it: then some
-    // slots are given back.
+    // With a small budget, the kernel's own memory for the process may exceed the part of the reserve meant for it.
+    // Then some slots are given back.
     const bool small = limit < 64 * MiB;
     const auto given_back = stats.at("given_back_bytes").get<double>();
     EXPECT_LE(stats.at("arena_shrinks"), small ? 1 : 0) << result.err;
-    // Two runs of one plan differ by up to a MiB: pages of the code, and what allocators keep.
+    // Two runs of one plan differ by up to a MiB: code pages, and memory kept by allocators.
     const auto planned = stats.at("planned_bytes").get<double>();
     const auto peak = stats.at("peak_rss_bytes").get<double>();
     EXPECT_LE(peak, planned + planned / 50 + MiB) << stats.dump(2);

@@ -16,7 +16,7 @@ constexpr uint32_t n_decode = 6;
 
 std::vector<Token> tokens_of_length(size_t n, uint32_t n_vocab) {
     std::vector<Token> tokens(n);
-    uint64_t state = 1; // any numbers will do, if they are the same every time
+    uint64_t state = 1; // arbitrary numbers, the same in every run
     for (Token &token : tokens) {
         state = state * 6364136223846793005ULL + 1442695040888963407ULL;
         token = static_cast<Token>((state >> 33) % n_vocab);
@@ -68,7 +68,7 @@ TestOptions options_for(const std::string &model, Residency residency, uint32_t 
     options.model.context.ubatch_tokens = ubatch;
     options.model.context.threads = threads;
     options.model.context.logits_for_all = true;
-    if (residency == Residency::arena) { // as small as it can be: one token's experts
+    if (residency == Residency::arena) { // the smallest arena: one token's experts
         uint64_t floor_bytes = 0;
         for (const SizeClass &size_class : open_layout(model).size_classes) {
             floor_bytes += size_class.n_slices_per_token * size_class.slot_bytes;

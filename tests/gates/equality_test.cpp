@@ -1,6 +1,6 @@
-// The gate of gates: logits of every prompt and decoded token are those of stock llama.cpp, to the last bit, with a
-// cache that holds one token's experts. Over architectures, quantisations, prompt lengths, ubatch sizes and threads;
-// and every run proves that experts were read and evicted, so that no comparison is empty.
+// Logits of each prompt token and each decoded token equal those of stock llama.cpp to the last bit, with an arena for
+// one token's experts. Covers architectures, quantisations, prompt lengths, ubatch sizes and threads. Each run also
+// checks that experts were read and evicted, so no comparison is trivial.
 #include "gates/compare.h"
 #include "support/scratch.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 struct ModelCase {
     std::string name;
-    std::string arguments; // of larder-make-model
+    std::string arguments; // arguments of larder-make-model
 };
 
 void PrintTo(const ModelCase &model, std::ostream *out) { *out << model.name; }
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Equality,
                                          ModelCase{"qwen3moe_q8_0", "--arch qwen3moe --quant q8_0"},
                                          ModelCase{"qwen3moe_f16", "--arch qwen3moe --quant f16"},
                                          ModelCase{"qwen3moe_iq2_xs",
-                                                   "--arch qwen3moe --quant iq2_xs"}, // ggml's panel kernel
+                                                   "--arch qwen3moe --quant iq2_xs"}, // uses ggml's panel kernel
                                          ModelCase{"qwen35moe_q4_k_m", "--arch qwen35moe --quant q4_k_m"},
                                          ModelCase{"smallthinker_q4_k_m", "--arch smallthinker --quant q4_k_m"},
                                          ModelCase{"gemma4_q4_k_m", "--arch gemma4 --quant q4_k_m"},
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Equality,
                                          ModelCase{"qwen2moe_q5_k_m", "--arch qwen2moe --quant q5_k_m"}),
                          [](const auto &model) { return model.param.name; });
 
-// The same with every weight repacked that stock repacks on this CPU.
+// The same with all weights repacked that stock repacks on this CPU.
 class EqualityOfRepacked : public Equality {};
 
 TEST_P(EqualityOfRepacked, LogitsAreStocksToTheLastBitWithACacheOfOneTokensExperts) {
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EqualityOfRepacked,
                                          ModelCase{"qwen2moe_q5_k_m", "--arch qwen2moe --quant q5_k_m"}),
                          [](const auto &model) { return model.param.name; });
 
-// Experts plain and the rest repacked, as stock does when experts are kept out of its repack buffer.
+// Plain experts, and other weights repacked, as in stock when experts are kept out of its repack buffer.
 class EqualityOfMixed : public Equality {};
 
 TEST_P(EqualityOfMixed, LogitsAreStocksToTheLastBitWithACacheOfOneTokensExperts) {

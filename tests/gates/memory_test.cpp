@@ -1,5 +1,5 @@
-// The memory promise, proven by the kernel: a model three times the budget runs in a cgroup whose limit is the budget,
-// swap off, and is neither killed nor bigger than it said.
+// The memory limit, checked by the kernel: a model of three times the budget runs in a cgroup whose limit is the
+// budget, without swap. It is not killed and does not exceed its plan.
 #include "base/bytes.h"
 #include "base/unique_fd.h"
 #include "support/cgroup.h"
@@ -49,18 +49,18 @@ TEST(MemoryBudget, AModelOfThreeTimesTheBudgetRunsInACgroupOfTheBudget) {
     EXPECT_EQ(stats.at("budget_bytes"), budget);
     EXPECT_LE(stats.at("peak_rss_bytes"), budget);
     EXPECT_EQ(stats.at("vm_swap_bytes"), 0);
-    // A ubatch and a context that are both full touch all that was planned for.
+    // A full ubatch and a full context touch all planned memory.
     EXPECT_LT(stats.at("peak_rss_bytes"), stats.at("planned_bytes"));
     EXPECT_GT(stats.at("evictions"), 0);
     EXPECT_EQ(stats.at("arena_shrinks"), 0) << "the plan leaves what the watcher wants\n" << result.err;
-    // The parts of the plan are the budget: nothing is left out of the account.
+    // The parts of the plan add up to the budget.
     EXPECT_LE(stats.at("resident_bytes").get<uint64_t>() + stats.at("kv_bytes").get<uint64_t>() +
                   stats.at("compute_bytes").get<uint64_t>() + stats.at("overhead_bytes").get<uint64_t>() +
                   stats.at("reserve_bytes").get<uint64_t>() + stats.at("arena_bytes").get<uint64_t>(),
               budget);
 }
 
-// Bytes of a file that the page cache holds.
+// Bytes of a file in the page cache.
 uint64_t cached_bytes(const std::string &path) {
     const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     const uint64_t size = std::filesystem::file_size(path);
@@ -95,7 +95,7 @@ TEST(PageCache, HoldsNoMoreThanTheHeaderOfTheModelAfterARunAndNothingOfItIsMappe
         GTEST_SKIP() << "the file system refuses direct I/O";
     }
     EXPECT_GT(stats.at("bytes_read").get<uint64_t>(), 8 * MiB);
-    EXPECT_LT(cached_bytes(model), 2 * MiB); // the header, and what the kernel read ahead of it
+    EXPECT_LT(cached_bytes(model), 2 * MiB); // the header, and the kernel's read-ahead after it
 }
 
 TEST(MemoryBudget, WithoutRamTheLimitOfTheCgroupIsTheBudget) {

@@ -1,4 +1,4 @@
-// The plan beside what the process takes, for every architecture: graphs, caches and embeddings differ most there.
+// Planned against measured memory, for each architecture: graphs, caches and embeddings differ most between them.
 #include "base/bytes.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -70,13 +70,13 @@ INSTANTIATE_TEST_SUITE_P(Architectures, PlanOf,
                              return name;
                          });
 
-// The file's metadata, which hold all tokens' texts, are gone when the arena is full.
+// The file's metadata, which contain the texts of all tokens, are freed before the arena is full.
 TEST(PlanOfALargeVocabulary, DoesNotHoldItTwice) {
     const Scratch scratch;
     const std::string model = make_model(scratch, "m.gguf",
                                          "--arch qwen3moe --layers 4 --experts 64 --top-k 4 --embd 256 --ff 256 "
                                          "--vocab 150000");
-    std::ofstream(scratch / "prompt.txt") << std::string(1900, '7'); // two are a token
+    std::ofstream(scratch / "prompt.txt") << std::string(1900, '7'); // two characters per token
     const Finished result =
         larder({"run", "-m", model, "--ram", "230M", "-c", "1024", "--raw", "-f", scratch / "prompt.txt", "-n", "24",
                 "--ignore-eos", "--temp", "0", "-t", "2", "--stats", scratch / "stats.json"});
@@ -86,11 +86,11 @@ TEST(PlanOfALargeVocabulary, DoesNotHoldItTwice) {
     const auto planned = stats.at("planned_bytes").get<uint64_t>();
     const auto peak = stats.at("peak_rss_bytes").get<uint64_t>();
     EXPECT_LE(peak, planned) << stats.dump(2);
-    const uint64_t sampler = 150000 * 40; // what it may take; not all of them sort all candidates
+    const uint64_t sampler = 150000 * 40; // an upper bound; not every sampler sorts all candidates
     EXPECT_GE(peak, planned - planned / 50 - sampler - 3 * MiB) << stats.dump(2);
 }
 
-// llama.cpp makes two tensors of gemma's embedding, which is its output matrix too, in one buffer.
+// gemma's embedding is also its output matrix. llama.cpp makes two tensors of it in one buffer.
 TEST(PlanOfTiedEmbedding, HoldsItOnceForEachOfItsLayouts) {
     const Scratch scratch;
     const std::string model = make_model(scratch, "m.gguf", "--arch gemma4 --quant q4_0 --vocab 40000 --embd 512");

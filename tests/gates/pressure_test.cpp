@@ -1,5 +1,5 @@
-// The budget is kept while larder runs: in cgroups with swap off limits are lowered and neighbours take memory. larder
-// gives memory back, is not killed, and says the same as without.
+// The budget holds while larder runs: in cgroups without swap, limits are lowered and neighbours take memory. larder
+// gives memory back, is not killed, and prints the same output as without pressure.
 #include "base/bytes.h"
 #include "support/cgroup.h"
 #include "support/neighbour.h"
@@ -17,10 +17,10 @@ namespace larder::test {
 namespace {
 
 constexpr uint64_t budget = 180 * MiB;
-constexpr uint64_t kernel_memory = 24 * MiB; // page tables, rings, and what else a cgroup counts besides RSS
+constexpr uint64_t kernel_memory = 24 * MiB; // page tables, rings, and other memory that a cgroup charges besides RSS
 
-// A model whose experts do not all fit, and a conversation of three messages with it. The first one fills all slots.
-// Repacked kernels change slices in their slots: one that has moved must not be changed again.
+// A model whose experts do not all fit, and a conversation of three messages. The first message fills all slots.
+// Repacked kernels change slices in their slots; a slice that was moved must not be changed again.
 class Model {
   public:
     Model()
@@ -72,7 +72,7 @@ class Pressure : public testing::Test {
     static void SetUpTestSuite() { model = std::make_unique<Model>(); }
     static void TearDownTestSuite() { model.reset(); }
 
-    // What holds after a run that was pressed and relieved again.
+    // Expectations for a run after pressure that has ended.
     static void expect_undisturbed(const Finished &finished) {
         ASSERT_EQ(finished.exit_code, 0) << finished.err;
         EXPECT_EQ(finished.out, model->answers()) << "the same tokens as without pressure";
@@ -175,7 +175,7 @@ TEST_F(Pressure, ALimitOfTheGrandparentAloneIsKept) {
     EXPECT_NE(finished.err.find(grandparent.name()), std::string::npos) << finished.err;
 }
 
-// While it ends the kernel's figures are late: what has been freed looks like a neighbour's.
+// At its end the kernel's figures lag: memory that larder has freed looks like a neighbour's.
 TEST_F(Pressure, NothingIsGivenBackForWhatItFreesAtItsEnd) {
     const Cgroup cgroup(budget);
     if (!cgroup.made()) {

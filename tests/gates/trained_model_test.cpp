@@ -1,4 +1,4 @@
-// The model that ships with larder: what its card says of the file, and larder on it and on its K-quant versions.
+// The model that ships with larder: the claims of its card, and larder on it and on its K-quant versions.
 #include "gates/compare.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -30,7 +30,7 @@ struct Version {
 
 class TrainedModelVersions : public testing::TestWithParam<Version> {};
 
-// Rows of 32, which the down matrices have, stay in a type of 32: each version has slices of two types.
+// The down matrices have rows of 32, so they keep a type with blocks of 32. Each version has slices of two types.
 TEST_P(TrainedModelVersions, LogitsAreStocksToTheLastBitWithACacheOfOneTokensExperts) {
     const Scratch scratch;
     std::string model = shipped;
@@ -56,13 +56,15 @@ INSTANTIATE_TEST_SUITE_P(All, TrainedModelVersions,
                                          Version{"q2_k", LLAMA_FTYPE_MOSTLY_Q2_K}),
                          [](const auto &tested) { return tested.param.name; });
 
-// Training made tokens need experts of the token before: a cache of a third does better than chance, which is a third.
+// Training made tokens reuse experts of the previous token, so the hit rate of an arena for a third of the experts is
+// above a third, which is the rate by chance.
 TEST(TrainedModel, RoutesSoThatACacheIsWorthwhileAndSimulateReadsItsTrace) {
     const Scratch scratch;
     const Finished ran = larder({"run", "-m", shipped, "--raw", "-p", "And the king said unto", "-n", "200", "--temp",
                                  "0.6", "--seed", "7", "--ignore-eos", "-c", "512", "--trace", scratch / "kjv.jsonl"});
     ASSERT_EQ(ran.exit_code, 0) << ran.err;
-    const Finished simulated = larder({"simulate", scratch / "kjv.jsonl", "--slots", "85", "-o", "json"}); // of 256
+    // Of 256 experts.
+    const Finished simulated = larder({"simulate", scratch / "kjv.jsonl", "--slots", "85", "-o", "json"});
     ASSERT_EQ(simulated.exit_code, 0) << simulated.err;
     const auto report = nlohmann::json::parse(simulated.out);
     EXPECT_GT(report.at("traces").at(0).at("rows").at(0).at("hit_rate").at("lfru"), 0.4);

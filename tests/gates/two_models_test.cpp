@@ -1,4 +1,4 @@
-// Target and draft in one process: one budget, both streaming, both exact.
+// A target and a draft model in one process: one budget, both stream experts, both give exact logits.
 #include "base/bytes.h"
 #include "gates/compare.h"
 #include "support/cgroup.h"

@@ -1,4 +1,4 @@
-// Error lines reach the object of the thread that logged them, whole, joined and bounded.
+// Error lines are collected for the thread that logged them, complete, joined and bounded.
 #include "ggml_log/ggml_log.h"
 
 #include <ggml.h>
@@ -14,7 +14,7 @@
 namespace larder {
 namespace {
 
-// As ggml and llama.cpp log.
+// Logs as ggml and llama.cpp do.
 void log(ggml_log_level level, const std::string &text) {
     ggml_log_callback callback = nullptr;
     void *data = nullptr;
@@ -46,11 +46,11 @@ TEST(LoggedErrors, AreWholeWhenTheyComeInPieces) {
     log_error("tensor 'a' ");
     log(GGML_LOG_LEVEL_CONT, "has no");
     log(GGML_LOG_LEVEL_CONT, " data\n");
-    log(GGML_LOG_LEVEL_CONT, "."); // no error line is open
+    log(GGML_LOG_LEVEL_CONT, "."); // no error line to continue
     log(GGML_LOG_LEVEL_INFO, "progress ");
     log(GGML_LOG_LEVEL_CONT, "...\n");
     log_error("one");
-    log_error("two"); // a line of its own though the one before did not end
+    log_error("two"); // a line of its own, although the previous one had no newline
     EXPECT_EQ(errors.first(), "tensor 'a' has no data");
     EXPECT_EQ(errors.all(), "tensor 'a' has no data; one; two");
 }
@@ -98,7 +98,7 @@ TEST(LoggedErrors, AreBoundedAndEndInAWholeCharacter) {
         EXPECT_LE(one_line.first().size(), LoggedErrors::bytes_max);
         EXPECT_EQ(one_line.first(), one_line.all());
     }
-    for (size_t shift = 0; shift < 3; shift++) { // whichever byte of the character the bound falls on
+    for (size_t shift = 0; shift < 3; shift++) { // the bound falls on each byte of a character in turn
         const LoggedErrors multibyte;
         std::string text(shift, 'x');
         for (size_t i = 0; i < LoggedErrors::bytes_max; i++) {
@@ -116,7 +116,7 @@ TEST(LoggedErrors, DoNothingToATerminal) {
     EXPECT_EQ(errors.all(), "key '?[31m??name'");
 }
 
-// Both threads fail at the same moment, many times: each sees its own path and never the other's.
+// Both threads fail at the same time, many times. Each sees its own path and never the other's.
 TEST(LoggedErrors, OfTwoThreadsThatFailAtOnceAreTheirOwn) {
     constexpr int rounds = 200;
     std::barrier together(2);

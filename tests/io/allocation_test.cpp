@@ -1,4 +1,4 @@
-// After it was opened, no reader allocates: not for requests, results, failures, short reads, waits or wakes.
+// After it is opened, a reader never allocates: not for requests, results, failures, short reads, waits or wakes.
 #include "base/error.h"
 #include "io/allocations.h"
 #include "io/test_file.h"
@@ -45,8 +45,8 @@ TEST_P(ReaderAllocation, HappensOnlyWhenItIsOpened) {
         for (uint64_t i = 0; i < n; i++) {
             requests.at(i) = {0, i * window, memory.at(i * window), window, window, i};
         }
-        requests[1].into = static_cast<char *>(forbidden); // EFAULT
-        requests[2].offset = n * window;                   // ENODATA
+        requests[1].into = static_cast<char *>(forbidden); // fails with EFAULT
+        requests[2].offset = n * window;                   // fails with ENODATA
         reader->submit(std::span(requests).first(n / 2));
         poll(at_once);
         reader->wake();

@@ -1,4 +1,4 @@
-// allocations.h — counts the calls of operator new in this test program.
+// allocations.h — counts calls of operator new in this test program.
 #pragma once
 
 #include <atomic>
@@ -6,9 +6,9 @@
 
 namespace larder::test {
 
-extern std::atomic<uint64_t> allocations; // of all threads
+extern std::atomic<uint64_t> allocations; // on all threads
 
-// The sanitizers bring their own operator new: there the count stays 0, and a test that it does not grow shows nothing.
+// Sanitizers replace operator new, so the count stays 0, and a test that it does not grow proves nothing.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool counts_allocations = false;
 #else

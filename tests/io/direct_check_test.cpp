@@ -1,4 +1,4 @@
-// Whether direct reads bypass the page cache: on made-up file systems, and on files of this one.
+// Whether direct reads bypass the page cache: on simulated file systems and on real files.
 #include "io/direct_check.h"
 
 #include "base/bytes.h"
@@ -13,14 +13,14 @@ namespace larder::test {
 
 namespace {
 
-// A file whose blocks are compressed, cached, or held in the cache by somebody else.
+// A file with blocks that are compressed, cached, or held in the page cache by another process.
 struct FakeFile {
-    std::set<uint64_t> compressed = {}; // a direct read of these fills the cache
+    std::set<uint64_t> compressed = {}; // a direct read of these blocks fills the page cache
     std::set<uint64_t> cached = {};
-    std::set<uint64_t> mapped = {}; // these cannot be dropped
-    std::set<uint64_t> dirty = {};  // nor these, until they are read
+    std::set<uint64_t> mapped = {}; // these blocks cannot be dropped
+    std::set<uint64_t> dirty = {};  // these cannot be dropped until they are read
     bool tells = true;
-    int others_reads = 0; // so many times another process reads the block right behind a direct read
+    int others_reads = 0; // number of times that another process reads the block after a direct read
     std::map<uint64_t, int> reads = {};
 
     BlockAccess access() {
@@ -107,7 +107,7 @@ TEST(DirectCheck, DoesNotDecideWhatItCannotSee) {
     EXPECT_EQ(half_mapped.look(100), CacheUse::bypassed);
 }
 
-// A model that was just downloaded or copied is in the page cache whole, and another process may have it mapped.
+// A model that was just downloaded or copied is completely in the page cache, and another process may map it.
 TEST(DirectCheck, LeavesDirectReadsOfACachedFileDirect) {
     const TestFile file(4 * MiB);
     if (file.in_memory() || !file.takes_direct_reads()) {

@@ -1,5 +1,5 @@
-// open_reader() where the kernel or the file system refuses. A seccomp filter on a thread of its own plays the kernel;
-// the file system that refuses O_DIRECT is /proc.
+// open_reader() if the kernel or the file system refuses. A seccomp filter on a separate thread replaces the kernel's
+// answers. /proc is the file system that refuses O_DIRECT.
 #include "base/error.h"
 #include "io/seccomp.h"
 #include "io/test_file.h"
@@ -78,7 +78,7 @@ TEST(OpenReader, ReadsBufferedAndSaysWhyWhenTheFirstReadRefusesDirectIo) {
         try {
             reader = open_reader({file.path()}, {IoBackend::uring, DirectIo::automatic, 8});
         } catch (const Error &) {
-            return; // no io_uring here, and pread is what this test takes away
+            return; // no io_uring here, and the test disables pread
         }
         EXPECT_FALSE(reader->info().direct_io);
         EXPECT_THAT(reader->info().notice, HasSubstr("refuses direct I/O"));

@@ -1,5 +1,5 @@
-// File systems that accept O_DIRECT and read through a cache all the same. They are made and mounted here, on a thread
-// with mounts of its own that end with it; where that is not allowed, the tests are skipped.
+// File systems that accept O_DIRECT but read through the page cache. They are created and mounted here, on a thread
+// with its own mount namespace. The tests are skipped where that is not allowed.
 #include "io/file_system.h"
 
 #include "base/bytes.h"
@@ -50,9 +50,9 @@ class Mounted {
         : image_(std::move(image)), options_(std::move(options)), folder_(std::move(folder)) {}
     [[nodiscard]] std::string file(const std::string &name) const { return folder_ + "/" + name; }
     [[nodiscard]] bool mount() const { return run("mount -o loop," + options_ + " " + image_ + " " + folder_); }
-    // Afterwards nothing of it is in the page cache.
+    // Mounts it again, which removes it from the page cache.
     [[nodiscard]] bool mount_again() const {
-        // The kernel lets go of the files of an io_uring a moment after it was closed.
+        // The kernel releases the files of an io_uring a moment after it was closed.
         for (int attempt = 0; ::umount(folder_.c_str()) != 0; attempt++) {
             if (errno != EBUSY || attempt == 10'000) {
                 return false;
@@ -68,7 +68,7 @@ class Mounted {
     const std::string folder_;
 };
 
-// Runs `body` with a new, empty file system that is mounted as `options` say. False where that cannot be had.
+// Runs `body` with a new, empty file system mounted with `options`. Returns false if that is impossible.
 bool on_file_system(const std::string &mkfs, const std::string &options,
                     const std::function<void(const Mounted &)> &body) {
     const Folder folder;
@@ -99,7 +99,7 @@ struct FileSystem {
 
 class CachingFileSystem : public testing::TestWithParam<FileSystem> {};
 
-// What compresses well, so that btrfs compresses it.
+// Content that compresses well, so that btrfs compresses it.
 const std::string &content() {
     static const std::string text = [] {
         std::string lines;
@@ -112,7 +112,7 @@ const std::string &content() {
     return text;
 }
 
-// Reads the first `window` bytes of each `stride` bytes.
+// Reads the first `window` bytes of each `stride` bytes, and expects little in the page cache.
 void reads_and_leaves_little(Reader &reader, const std::string &path, uint64_t window, uint64_t stride) {
     const Memory memory(align_up(content().size(), stride));
     std::vector<ReadRequest> requests;
@@ -133,8 +133,7 @@ TEST_P(CachingFileSystem, IsFoundOutAndItsPagesDropped) {
     const bool ran = on_file_system(GetParam().mkfs, GetParam().options, [](const Mounted &mounted) {
         const std::string path = mounted.file("model.gguf");
         std::ofstream(path) << content();
-        for (const bool cached_before :
-             {true, false}) { // and perhaps not on the disk yet, or with nothing in the cache
+        for (const bool cached_before : {true, false}) { // first perhaps still dirty, then with nothing cached
             ASSERT_TRUE(cached_before || mounted.mount_again());
             const std::unique_ptr<Reader> reader = open_reader({path}, {});
             EXPECT_FALSE(reader->info().direct_io);
@@ -147,7 +146,7 @@ TEST_P(CachingFileSystem, IsFoundOutAndItsPagesDropped) {
             ASSERT_TRUE(mounted.mount_again());
             const std::unique_ptr<Reader> reader = open_reader({path}, {.backend = backend, .depth = 4});
             reads_and_leaves_little(*reader, path, 68 * KiB, 68 * KiB);
-            reads_and_leaves_little(*reader, path, 4 * KiB, 128 * KiB); // btrfs decompresses all of the 128 KiB
+            reads_and_leaves_little(*reader, path, 4 * KiB, 128 * KiB); // btrfs decompresses the whole 128 KiB
         }
         try {
             open_reader({path}, {.direct = DirectIo::required});

@@ -11,10 +11,10 @@ namespace larder {
 
 namespace {
 
-char *const memory = reinterpret_cast<char *>(uintptr_t{1} << 20); // an address to count from; nothing is written
+char *const memory = reinterpret_cast<char *>(uintptr_t{1} << 20); // only a base address; no memory is written
 
 uint64_t long_enough() { return GiB; }
-// For steps on which the size of the file does not matter.
+// For steps that must not need the size of the file.
 uint64_t never_asked() {
     ADD_FAILURE() << "asked for the size of the file";
     return 0;
@@ -68,7 +68,7 @@ TEST(ReadProgress, EndsWhereTheFileEnds) {
     ReadProgress progress(request_of(8192, 8192), true);
     EXPECT_FALSE(progress.advance(5000, never_asked));
     EXPECT_EQ(progress.offset(), 8192U + 4096);
-    EXPECT_TRUE(progress.advance(904, [] { return 8192U + 5000; })); // from 4096 again to 5000
+    EXPECT_TRUE(progress.advance(904, [] { return 8192U + 5000; })); // from 4096 to 5000
     EXPECT_EQ(progress.result().error, ENODATA);
     EXPECT_EQ(progress.result().bytes_read, 5000U);
 
@@ -77,7 +77,7 @@ TEST(ReadProgress, EndsWhereTheFileEnds) {
     EXPECT_EQ(nothing.result().error, ENODATA);
 }
 
-// A file system may return less than a block, over a network for instance.
+// A file system, for example one on a network, may return less than a disk block.
 TEST(ReadProgress, GoesOnInsideABlockWhereTheFileDoes) {
     ReadProgress progress(request_of(8192, 8192), true);
     EXPECT_FALSE(progress.advance(5000, never_asked));
@@ -96,7 +96,7 @@ TEST(ReadProgress, ReportsAFileSystemThatDoesNotReturnWhatTheFileHas) {
     ReadProgress refused(request_of(8192, 8192), true);
     EXPECT_FALSE(refused.advance(5000, never_asked));
     EXPECT_FALSE(refused.advance(904, long_enough));
-    EXPECT_TRUE(refused.advance(-EINVAL, never_asked)); // it takes no unaligned reads
+    EXPECT_TRUE(refused.advance(-EINVAL, never_asked)); // the file system refuses unaligned reads
     EXPECT_EQ(refused.result().error, EIO);
 
     for (const bool direct : {true, false}) {

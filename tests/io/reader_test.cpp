@@ -1,4 +1,4 @@
-// What io.h says of a Reader: both real backends, with direct I/O and without, on files on disk.
+// The contract of Reader in io.h: both real backends, with and without direct I/O, on files on disk.
 #include "base/error.h"
 #include "io/test_file.h"
 
@@ -25,7 +25,7 @@ std::string name_of(const testing::TestParamInfo<Mode> &mode) {
 
 class ReaderTest : public testing::TestWithParam<Mode> {
   protected:
-    // The reader in this mode, or null where kernel or file system cannot: the test is skipped then.
+    // A reader in this mode, or null if kernel or file system do not support it; then the test is skipped.
     static std::unique_ptr<Reader> open(const std::vector<std::string> &paths, uint32_t depth = 8,
                                         uint32_t requests_max = 0) {
         try {
@@ -146,7 +146,7 @@ TEST_P(ReaderTest, TakesManyMoreRequestsThanItsDepth) {
     std::vector<ReadRequest> requests;
     std::vector<ReadResult> results(5);
     for (uint64_t i = 0; i < 1024; i++) {
-        const uint64_t place = (i * 389) % 1024; // 389 and 1024 have no common factor: every window once
+        const uint64_t place = (i * 389) % 1024; // 389 and 1024 are coprime: each window occurs once
         requests.push_back({0, place * window, memory.at(place * window), window, window, place});
         if (requests.size() == 100) {
             reader->submit(requests);
@@ -212,7 +212,7 @@ TEST_P(ReaderTest, TellsWhatItsDescriptorLeadsTo) {
     EXPECT_NE(reader->identity(0), identity_of(first.path()));
 }
 
-// A file of sysfs says that it has 4096 bytes, and returns those of its text.
+// A file of sysfs reports a size of 4096 bytes and returns only those of its text.
 TEST_P(ReaderTest, DoesNotTakeAShortReadForTheEndOfTheFile) {
     const std::string path = "/sys/kernel/mm/transparent_hugepage/enabled";
     if (GetParam().direct != DirectIo::off || ::access(path.c_str(), R_OK) != 0 ||
@@ -250,7 +250,7 @@ TEST_P(ReaderTest, WaitsForReadsInFlightBeforeItGoes) {
         reader->submit(requests);
         reader.reset();
         std::memset(memory.at(0), 0, zeros.size());
-        std::this_thread::sleep_for(std::chrono::milliseconds(2)); // long enough for a read that was left behind
+        std::this_thread::sleep_for(std::chrono::milliseconds(2)); // long enough for a forgotten read to complete
         EXPECT_EQ(std::memcmp(memory.at(0), zeros.data(), zeros.size()), 0);
     }
 }
@@ -275,7 +275,7 @@ TEST_P(ReaderTest, MayBeUsedByThreadsInTurn) {
         });
     }
     for (std::thread &thread : threads) {
-        thread.join(); // reads that an ended thread had submitted are still in flight
+        thread.join(); // reads submitted by a thread that has ended are still in flight
     }
     for (const ReadResult &result : poll_all(*reader)) {
         EXPECT_EQ(result.error, 0);
@@ -302,7 +302,7 @@ TEST_P(ReaderTest, LeavesThePageCacheEmpty) {
     if (reader->info().direct_io) {
         EXPECT_EQ(file.cached_bytes(), 0U);
     } else {
-        EXPECT_LE(file.cached_bytes(), 64 * KiB); // a page that the kernel was still busy with may stay
+        EXPECT_LE(file.cached_bytes(), 64 * KiB); // a page that the kernel is still using may stay
     }
 }
 

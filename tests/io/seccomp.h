@@ -1,5 +1,5 @@
-// seccomp.h — system calls that fail or are held back for one thread and those it starts, as some kernel or container
-// might do it.
+// seccomp.h — makes system calls fail or wait, for one thread and the threads that it starts, as a restricted kernel or
+// container would.
 #pragma once
 
 #include "base/unique_fd.h"
@@ -19,8 +19,9 @@
 
 namespace larder::test {
 
-// Makes the system call end as `action` says, for this thread and those it starts from now on; if `flag` is not 0, only
-// where the third argument has it. Returns what seccomp(2) returns, -1 where filters are not allowed.
+// Installs a filter for this thread and the threads that it starts later: the system call ends as `action` says. If
+// `flag` is not 0, only calls whose third argument has that flag. Returns the result of seccomp(2); -1 if filters are
+// not allowed.
 inline long filter_calls(uint32_t call, uint32_t action, uint32_t flag = 0, uint32_t options = 0) {
     const auto argument = static_cast<uint32_t>(offsetof(seccomp_data, args) + 2 * sizeof(uint64_t));
     std::array<sock_filter, 6> filter = {{
@@ -41,8 +42,7 @@ inline long filter_calls(uint32_t call, uint32_t action, uint32_t flag = 0, uint
     return ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, options, &program);
 }
 
-// Runs `body` on a thread for which `call` fails with `error`; 0 makes it return 0. False where filters are not
-// allowed.
+// Runs `body` on a thread on which `call` fails with `error` (0: returns 0). Returns false if filters are not allowed.
 inline bool under_refusal(uint32_t call, uint32_t error, uint32_t flag, const std::function<void()> &body) {
     bool refused = false;
     std::thread([&] {
@@ -54,7 +54,7 @@ inline bool under_refusal(uint32_t call, uint32_t error, uint32_t flag, const st
     return refused;
 }
 
-// Runs `body` on a thread that makes `call` only when it is let, and the threads that `body` starts as well.
+// Runs `body` on a thread on which, as on the threads that it starts, each `call` waits for permission.
 class HeldCalls {
   public:
     HeldCalls(uint32_t call, const std::function<void()> &body) {
@@ -66,9 +66,9 @@ class HeldCalls {
             }
         }).join();
     }
-    // False where filters are not allowed: `body` has not run.
+    // False if filters are not allowed; `body` has not run then.
     [[nodiscard]] bool held() const { return listener_.valid(); }
-    // Lets the next call through. Waits for it. False if the kernel cannot (before Linux 5.5).
+    // Waits for the next call and permits it. Returns false if the kernel does not support this (before Linux 5.5).
     [[nodiscard]] bool let() const {
         seccomp_notif call{};
         seccomp_notif_resp answer{};

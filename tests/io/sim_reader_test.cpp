@@ -1,4 +1,4 @@
-// The simulated disk keeps the contract of io.h, and its faults do what they say.
+// The simulated disk obeys the contract of io.h, and its faults work as documented.
 #include "io/test_file.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// test_file.h — a file on disk whose bytes are SimReader's, aligned memory to read it into, and a view of its page
-// cache.
+// test_file.h — a file on disk with the contents of SimReader's files, aligned memory to read it into, and functions
+// that look at its page cache.
 #pragma once
 
 #include "base/bytes.h"
@@ -40,7 +40,7 @@ inline uint64_t cached_bytes_of(const std::string &path) {
 
 class TestFile {
   public:
-    // Holds what SimReader::byte_at(number, ...) says; nothing of it is left in the page cache.
+    // Creates a file with the contents SimReader::byte_at(number, ...). None of it is in the page cache.
     explicit TestFile(uint64_t bytes, uint32_t number = 0,
                       const std::filesystem::path &folder = std::filesystem::temp_directory_path())
         : path_((folder / "larder_io_XXXXXX").string()), bytes_(bytes) {
@@ -65,7 +65,7 @@ class TestFile {
         ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
     }
     [[nodiscard]] uint64_t cached_bytes() const { return cached_bytes_of(path_); }
-    // The file system is one of RAM, whose pages are never dropped.
+    // Whether the file system is in RAM, where pages are never dropped.
     [[nodiscard]] bool in_memory() const {
         struct statfs info = {};
         return ::fstatfs(fd_.get(), &info) == 0 && info.f_type == 0x01021994; // TMPFS_MAGIC
@@ -80,7 +80,7 @@ class TestFile {
     UniqueFd fd_;
 };
 
-// Aligned memory, filled with a byte that no test expects by chance.
+// Aligned memory, filled with a byte that no test expects.
 class Memory {
   public:
     explicit Memory(uint64_t bytes)
@@ -94,11 +94,11 @@ class Memory {
     std::unique_ptr<char, void (*)(void *)> data_;
 };
 
-// How long a poll may take.
+// Time-outs of poll().
 inline constexpr std::chrono::milliseconds at_once{0};
 inline constexpr std::chrono::milliseconds for_ever = std::chrono::milliseconds::max();
 
-// Polls until nothing is in flight, at most `n` results at a time.
+// Polls until nothing is in flight, with at most `n` results per call.
 inline std::vector<ReadResult> poll_all(Reader &reader, size_t n = 16) {
     std::vector<ReadResult> all;
     std::vector<ReadResult> some(n);

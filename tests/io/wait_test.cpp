@@ -1,5 +1,5 @@
-// Waits of both real backends end: by a result, by the time, by a wake. The reads here end only when the test lets
-// them.
+// Waits of both real backends end by a result, a time-out or a wake. The reads here complete only when the test allows
+// it.
 #include "io/pread_reader.h"
 #include "io/seccomp.h"
 #include "io/test_file.h"
@@ -20,15 +20,15 @@ using std::chrono::milliseconds;
 
 constexpr ReaderLimits limits = {4, 4};
 
-// A reader of one file whose reads end one by one, when they are let.
+// A reader of one file whose reads complete one by one, when the test allows it.
 class HeldReader {
   public:
     virtual ~HeldReader() = default;
-    [[nodiscard]] virtual Reader *reader() = 0; // null where it is not to be had
-    virtual void let() = 0;                     // one read ends, with 4 KiB
+    [[nodiscard]] virtual Reader *reader() = 0; // null if not supported
+    virtual void let() = 0;                     // completes one read, of 4 KiB
 };
 
-// io_uring reads a pipe as it reads a file, and waits for a writer.
+// io_uring reads from a pipe as from a file, and waits for a writer.
 class HeldUring final : public HeldReader {
   public:
     HeldUring() {
@@ -56,7 +56,7 @@ class HeldUring final : public HeldReader {
     std::unique_ptr<Reader> reader_;
 };
 
-// The threads of the pread backend make their system calls when they are let.
+// The system calls of the pread threads wait for permission.
 class HeldPread final : public HeldReader {
   public:
     HeldPread()
@@ -78,7 +78,7 @@ class WaitTest : public testing::TestWithParam<IoBackend> {
   protected:
     WaitTest() : held_(make()), reader_(held_->reader()) {}
     ~WaitTest() override {
-        while (reader_ != nullptr && reader_->in_flight() > 0) { // the destructor would wait for ever
+        while (reader_ != nullptr && reader_->in_flight() > 0) { // otherwise the destructor would wait for ever
             held_->let();
             (void)reader_->poll(results_, for_ever);
         }
@@ -131,7 +131,8 @@ TEST_P(WaitTest, EndsWhenAnotherThreadWakesIt) {
     submit(2);
     for (int round = 0; round < 3; round++) {
         std::thread other([&] {
-            std::this_thread::sleep_for(milliseconds(2)); // most times the poll waits by then; either way it ends
+            // Usually the poll is waiting by then; it must end in any case.
+            std::this_thread::sleep_for(milliseconds(2));
             reader_->wake();
         });
         EXPECT_EQ(reader_->poll(results_, for_ever), 0U);
@@ -170,7 +171,7 @@ TEST_P(WaitTest, IsWokenByEachReadThatEnds) {
 INSTANTIATE_TEST_SUITE_P(Backends, WaitTest, testing::Values(IoBackend::uring, IoBackend::pread),
                          [](const auto &of) { return std::string(of.param == IoBackend::uring ? "Uring" : "Pread"); });
 
-// What a kernel answers that is short of memory. The reads are begun later, and no wait hangs.
+// The kernel answers that it is short of memory. The reads begin later, and no wait hangs.
 TEST(UringReader, KeepsRequestsThatTheKernelDoesNotTakeYet) {
     const TestFile file(64 * KiB);
     std::unique_ptr<Reader> reader;

@@ -1,4 +1,4 @@
-// The weight account: of a 35B hybrid at its real size, and of a small trained model.
+// The weight account of a 35B hybrid model at its real size, and of a small trained model.
 #include "base/bytes.h"
 #include "layout/account.h"
 #include "layout/gguf_builder.h"

@@ -1,4 +1,4 @@
-// Tensor kinds by name, and which layers attend or carry a state.
+// Tensor kinds by name, and which layers have attention or a recurrent state.
 #include "layout/classify.h"
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"
@@ -68,7 +68,7 @@ TEST(TensorKinds, FollowFromNames) {
     }
 }
 
-// A model of `n_layer` layers, with keys and tensors that `add` gives it.
+// A model of `n_layer` layers with the keys and tensors that `add` adds.
 template <typename Add> ModelLayout layout_with(uint32_t n_layer, Add add) {
     const TempDir dir;
     GgufBuilder gguf;

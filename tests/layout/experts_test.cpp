@@ -1,4 +1,4 @@
-// Experts: counts, slices, groups, size classes; and the refusal of those that do not add up.
+// Experts: counts, slices, groups and size classes; refusal of inconsistent ones.
 #include "base/bytes.h"
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"

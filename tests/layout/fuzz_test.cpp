@@ -1,4 +1,4 @@
-// Seeded fuzzing of GGUF metadata: whatever the bytes, the end is a layout inside its files or an Error.
+// Fuzzes GGUF metadata with seeds. For any bytes, the result is a layout within its files or an Error.
 #include "base/error.h"
 #include "layout/account.h"
 #include "layout/gguf_builder.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t seed = 20260;
 
-// One to four changes: a bit, a byte, a number that programs trip over, a cut.
+// One to four changes: a bit, a byte, a boundary number, or a truncation.
 void mutate(std::string &bytes, std::mt19937_64 &random) {
     static constexpr std::array<uint64_t, 9> traps = {
         0, 1, 0x7f, 0xff, 0x7fffffff, 0xffffffff, uint64_t{1} << 62, uint64_t{1} << 63, ~uint64_t{0}};
@@ -62,7 +62,7 @@ struct Outcome {
     int refused = 0;
 };
 
-// Mutates the metadata of `gguf`, keeping the file's length unless a cut shortens it, and opens `path` each time.
+// Mutates the metadata of `gguf` and opens `path` each time. Keeps the length of the file, except for truncations.
 Outcome fuzz(const GgufBuilder &gguf, const TempDir &dir, const std::string &mutated, const std::string &opened,
              int rounds) {
     std::mt19937_64 random(seed);
@@ -89,7 +89,7 @@ TEST(GgufFuzz, ASingleFileEndsInALayoutOrAnError) {
     EXPECT_GT(outcome.refused, 100);
 }
 
-// The numbers of the architecture that llama.cpp or larder reads, and what the small model has.
+// The hyperparameters that llama.cpp or larder reads, with the values of the small model.
 struct Number {
     const char *name;
     std::optional<uint32_t> good = {};
@@ -138,7 +138,7 @@ const std::vector<Number> numbers = {
     {"shortconv.l_cache"},
 };
 
-// A number that programs trip over, of any type, alone or as a list.
+// Adds a boundary number, of any type, as a single value or an array.
 void add_trap(GgufBuilder &gguf, const std::string &key, std::mt19937_64 &random) {
     static constexpr std::array<uint64_t, 12> values = {
         0, 1, 2, 3, 7, 4096, 0x7fffffff, 0x80000000, 0xffffffff, uint64_t{1} << 32, uint64_t{1} << 62, ~uint64_t{0}};

@@ -1,4 +1,4 @@
-// gguf_builder.h — writes GGUF files byte by byte, so that tests can make valid ones and every kind of broken one.
+// gguf_builder.h — writes GGUF files byte by byte, valid ones and all kinds of broken ones.
 #pragma once
 
 #include <ggml.h>
@@ -18,7 +18,7 @@
 
 namespace larder {
 
-// A folder of its own for one test, gone afterwards.
+// A temporary folder for one test, removed by the destructor.
 class TempDir {
   public:
     TempDir() {
@@ -31,9 +31,9 @@ class TempDir {
 
     [[nodiscard]] std::string file(const std::string &name) const { return (path_ / name).string(); }
 
-    // Writes `head`, then makes the file `bytes` long: what follows is a hole that takes no room.
+    // Writes `head`, then extends the file to `bytes` with a hole, which takes no disk space.
     std::string write(const std::string &name, std::string_view head, uint64_t bytes) const {
-        std::filesystem::remove(file(name)); // ext4 flushes a file that is truncated and written again
+        std::filesystem::remove(file(name)); // ext4 flushes a file that is truncated and rewritten
         std::ofstream(file(name), std::ios::binary).write(head.data(), static_cast<std::streamsize>(head.size()));
         std::filesystem::resize_file(file(name), bytes);
         return file(name);
@@ -47,8 +47,8 @@ class TempDir {
 class GgufBuilder {
   public:
     uint32_t version = GGUF_VERSION;
-    uint64_t extra_keys = 0;    // announced but not there
-    uint64_t extra_tensors = 0; // announced but not there
+    uint64_t extra_keys = 0;    // counted in the header, but absent
+    uint64_t extra_tensors = 0; // counted in the header, but absent
 
     template <typename T> static std::string raw(T value) {
         return {reinterpret_cast<const char *>(&value), sizeof(T)};
@@ -81,13 +81,13 @@ class GgufBuilder {
         return key_raw(key, GGUF_TYPE_ARRAY, bytes);
     }
 
-    // Tensors follow each other as the format demands, unless `offset` says otherwise.
+    // Tensors are adjacent, as the format requires; tensor_at() sets another offset.
     GgufBuilder &tensor(std::string_view name, ggml_type type, const std::vector<int64_t> &shape) {
         return tensor_at(data_bytes_, name, type, shape);
     }
     GgufBuilder &tensor_at(uint64_t offset, std::string_view name, ggml_type type, const std::vector<int64_t> &shape) {
         tensors_ += text(name) + raw(static_cast<uint32_t>(shape.size()));
-        auto bytes = static_cast<uint64_t>(ggml_type_size(type)); // wraps for hostile shapes, as they intend
+        auto bytes = static_cast<uint64_t>(ggml_type_size(type)); // may overflow for hostile shapes, as intended
         uint64_t elements = 1;
         for (const int64_t extent : shape) {
             tensors_ += raw(extent);
@@ -103,7 +103,7 @@ class GgufBuilder {
     [[nodiscard]] std::string header() const {
         return "GGUF" + raw(version) + raw(n_tensor_ + extra_tensors) + raw(n_key_ + extra_keys);
     }
-    // All but the tensors' data.
+    // Everything except the data of the tensors.
     [[nodiscard]] std::string metadata() const {
         std::string bytes = header() + keys_ + tensors_;
         bytes.resize((bytes.size() + alignment - 1) / alignment * alignment);

@@ -1,4 +1,4 @@
-// What is not a model, or is a damaged one, is refused in one line that names the file and the thing.
+// Files that are not models, or are damaged, are refused in one line that names the file and the cause.
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"
 #include "layout/metadata_source.h"
@@ -20,7 +20,7 @@ class GgufReader : public testing::Test {
   protected:
     TempDir dir;
     std::string write(const std::string &bytes) { return dir.write("model.gguf", bytes); }
-    // A MoE whose metadata goes on with what `add` puts there.
+    // A MoE model with further metadata from `add`.
     template <typename Add> std::string write_moe_with(Add add) {
         GgufBuilder gguf = small_moe();
         add(gguf);
@@ -119,7 +119,7 @@ TEST_F(GgufReader, RefusesTextsAndArraysLongerThanTheFile) {
 }
 
 TEST_F(GgufReader, BoundsTheMemoryOfHugeArraysByWhatMetadataMayHold) {
-    // The file is long enough for half a billion strings, but no vocabulary is.
+    // The file is large enough for half a billion strings, but no vocabulary has so many.
     GgufBuilder gguf = small_moe();
     gguf.key_raw("test.array", GGUF_TYPE_ARRAY,
                  GgufBuilder::raw<int32_t>(GGUF_TYPE_STRING) + GgufBuilder::raw(uint64_t{1} << 29));
@@ -182,7 +182,7 @@ TEST_F(GgufReader, RefusesUnknownTensorTypesAndOddRows) {
     expect_refusal(write_moe_with([](auto &g) { g.tensor("extra.weight", GGML_TYPE_Q8_0, {33, 2}); }), "extra.weight");
     std::string metadata = small_moe().metadata();
     const size_t name = metadata.find("output.weight");
-    metadata[name + 13 + 4 + 16] = 99; // after the name: dimensions' count, two dimensions, type
+    metadata[name + 13 + 4 + 16] = 99; // after the name: number of dimensions, two dimensions, type
     expect_refusal(dir.write("model.gguf", metadata, small_moe().file_bytes()), "output.weight");
 }
 
@@ -277,7 +277,7 @@ TEST_F(GgufReader, RemembersWhichFileItRead) {
     const std::string path = small_moe().write(dir);
     const ModelLayout layout = open_layout(path);
     EXPECT_EQ(layout.identities, std::vector{*identity_of(path)});
-    std::filesystem::rename(small_moe().write(dir, "other.gguf"), path); // of the same bytes
+    std::filesystem::rename(small_moe().write(dir, "other.gguf"), path); // with the same bytes
     EXPECT_NE(layout.identities[0], *identity_of(path));
 }
 

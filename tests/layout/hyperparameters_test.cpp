@@ -1,4 +1,4 @@
-// The architecture's numbers: what no file can mean is refused by its key, what some file does mean is not.
+// Hyperparameters: impossible values are refused with their key; values that occur in real files are accepted.
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"
 #include "layout/refuses.h"
@@ -51,8 +51,8 @@ TEST_F(Hyperparameters, OfRecurrentStatesFitTheTensors) {
             expect_refusal(value(size), fmt::format("key 'testmoe.{}' is {}", key, size));
         }
         accepted(value(48));
-        accepted(value(0));              // llama.cpp's own writer puts 0 where an architecture has none
-        accepted(model_with(key, 4096)); // a key that the architecture does not read
+        accepted(value(0));              // llama.cpp's writer uses 0 if an architecture has none
+        accepted(model_with(key, 4096)); // the architecture does not read this key
     }
 }
 
@@ -108,13 +108,13 @@ TEST_F(Hyperparameters, OfRotationAreEvenAndNotShareOutNothing) {
     };
     expect_refusal(model_with(sections(0, {6, 5, 5, 0})), "key 'testmoe.rope.dimension_count' is 0");
     accepted(model_with(sections(32, {6, 5, 5, 0})));
-    accepted(model_with(sections(0, {0, 0, 0, 0}))); // nothing is rotated
+    accepted(model_with(sections(0, {0, 0, 0, 0}))); // no rotation
 }
 
 TEST_F(Hyperparameters, OfTheWindowAreATextsLength) {
     refused("attention.sliding_window", huge);
     refused("attention.sliding_window", (1U << 24U) + 1);
-    accepted(model_with("attention.sliding_window", 262144)); // more than the model's context
+    accepted(model_with("attention.sliding_window", 262144)); // larger than the model's context
     const auto windowed = [](uint32_t window, const std::vector<uint8_t> &flags) {
         return [=](GgufBuilder &gguf) {
             gguf.key("testmoe.attention.sliding_window", window);
@@ -132,7 +132,7 @@ TEST_F(Hyperparameters, OfExpertGroupsShareTheExpertsOut) {
             gguf.key("testmoe.expert_group_count", count).key("testmoe.expert_group_used_count", used);
         };
     };
-    for (const uint32_t count : {3U, 4U, 5U, huge}) { // of 4 experts
+    for (const uint32_t count : {3U, 4U, 5U, huge}) { // the model has 4 experts
         expect_refusal(model_with(groups(count, 1)), "key 'testmoe.expert_group_count'");
     }
     for (const uint32_t used : {0U, 2U, huge}) {

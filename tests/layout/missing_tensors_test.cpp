@@ -1,4 +1,4 @@
-// Tensors that llama.cpp takes for optional though its graph needs them are named before it runs.
+// A tensor that llama.cpp's loader treats as optional, but that its graph needs, is named before llama.cpp runs.
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"
 #include "layout/refuses.h"
@@ -13,7 +13,7 @@ namespace {
 
 class MissingTensors : public testing::Test {
   protected:
-    // A model of one layer with these tensors, of which `missing` is named; empty for none.
+    // A model of one layer with these tensors. Expects an error that names `missing`, or none if it is empty.
     void layer_with(const std::vector<std::string> &tensors, const std::string &missing) {
         GgufBuilder gguf;
         gguf.key_text("general.architecture", "test").key("test.block_count", 1);
@@ -35,7 +35,7 @@ TEST_F(MissingTensors, OfAGatedDeltaNetAreNamed) {
     layer_with({"ssm_conv1d.weight", "ssm_out.weight", "attn_gate.weight"}, "attn_qkv.weight");
     layer_with({"ssm_conv1d.weight", "ssm_out.weight", "attn_qkv.weight"}, "attn_gate.weight");
     layer_with({"ssm_conv1d.weight", "ssm_out.weight", "attn_qkv.weight", "attn_gate.weight"}, "");
-    layer_with({"ssm_conv1d.weight", "ssm_out.weight", "ssm_in.weight"}, ""); // of the first Qwen3-Next
+    layer_with({"ssm_conv1d.weight", "ssm_out.weight", "ssm_in.weight"}, ""); // the first Qwen3-Next
 }
 
 TEST_F(MissingTensors, OfMamba2AreNamed) {
@@ -50,7 +50,8 @@ TEST_F(MissingTensors, OfMamba2AreNamed) {
 }
 
 TEST_F(MissingTensors, AreNotAskedOfOtherLayers) {
-    layer_with({"ssm_conv1d_q.weight", "ssm_conv1d_k.weight", "attn_q.weight"}, ""); // a convolution each
+    // One convolution for each of q and k.
+    layer_with({"ssm_conv1d_q.weight", "ssm_conv1d_k.weight", "attn_q.weight"}, "");
     layer_with({"shortconv.conv.weight"}, "");
     layer_with({"attn_output.weight"}, "");
 }

@@ -1,4 +1,4 @@
-// refuses.h — EXPECT that opening a model throws an Error whose one line names the file and the thing.
+// refuses.h — EXPECT that opening a model throws an Error with one line that names the file and the cause.
 #pragma once
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Split models: any shard leads to all, and what is missing or foreign is named.
+// Split models: any shard leads to all others; missing and foreign shards are named.
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"
 #include "layout/refuses.h"
@@ -20,7 +20,7 @@ GgufBuilder split_keys(GgufBuilder gguf, uint16_t index, uint16_t count) {
     return gguf;
 }
 
-// small_moe() in three shards: embedding, layer 0 with layer 1, head.
+// small_moe() in three shards: embedding, layers 0 and 1, output.
 class Shards : public testing::Test {
   protected:
     TempDir dir;
@@ -96,7 +96,7 @@ TEST_F(Shards, ThatWereRenamedAreRefused) {
     expect_refusal(dir.file("renamed.gguf"), "is shard 2 of 3 but is not named so");
 }
 
-// cat 1 2 3 > joined: the first shard is all that a reader sees.
+// cat 1 2 3 > joined: a reader sees only the first shard.
 TEST_F(Shards, WrittenOneAfterTheOtherIntoOneFileAreRefusedWithTheToolThatJoins) {
     std::string bytes;
     for (int i = 0; i < 3; i++) {
@@ -108,12 +108,12 @@ TEST_F(Shards, WrittenOneAfterTheOtherIntoOneFileAreRefusedWithTheToolThatJoins)
         expect_refusal(path, "is several shards written one after the other into one file");
         EXPECT_THAT(refusal_of(path)->remedy(), testing::HasSubstr("llama-gguf-split --merge"));
     }
-    const GgufBuilder whole = small_moe(); // of a model in one file, what follows does not matter
+    const GgufBuilder whole = small_moe(); // bytes after a model in one file are ignored
     EXPECT_FALSE(refusal_of(dir.write(
         "whole.gguf", whole.metadata() + std::string(whole.file_bytes() - whole.metadata().size(), '\0') + bytes)));
 }
 
-// The cache of Hugging Face's hub: MODEL/blobs/HASH, and MODEL/snapshots/REVISION/NAME that leads there.
+// The cache of the Hugging Face hub: MODEL/snapshots/REVISION/NAME links to MODEL/blobs/HASH.
 TEST_F(Shards, UnderTheirBlobsNamesAreRefusedWithTheLinkThatNamesThem) {
     namespace fs = std::filesystem;
     const fs::path cache = dir.file("models--org--moe");

@@ -1,4 +1,4 @@
-// A tensor whose type ggml has no code for is refused by name; whatever is accepted, ggml computes with.
+// A tensor of a type that ggml does not support is refused by name; ggml can compute with every accepted type.
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"
 #include "layout/refuses.h"
@@ -17,7 +17,7 @@
 namespace larder {
 namespace {
 
-constexpr int64_t row = 256; // a multiple of every type's block
+constexpr int64_t row = 256; // a multiple of each type's block size
 
 std::vector<ggml_type> all_types() {
     std::vector<ggml_type> types;
@@ -29,7 +29,7 @@ std::vector<ggml_type> all_types() {
     return types;
 }
 
-// Builds `make`'s op on a weight of zeros of this type, and computes it.
+// Builds the operation of `make` on a zero weight of this type, and computes it.
 ggml_status compute(ggml_type type, const std::function<ggml_tensor *(ggml_context *, ggml_tensor *)> &make) {
     const ggml_context_ptr context(ggml_init({size_t{16} << 20, nullptr, false}));
     ggml_tensor *weight = ggml_new_tensor_3d(context.get(), type, row, 4, 2);
@@ -68,7 +68,7 @@ TEST(AcceptedTypes, AreMultipliedByGgml) {
                   GGML_STATUS_SUCCESS)
             << ggml_type_name(type);
     }
-    EXPECT_GT(accepted, 20); // all that models are quantised to
+    EXPECT_GT(accepted, 20); // all types that models are quantised to
 }
 
 TEST(AcceptedTypes, AreLookedUpByGgml) {
@@ -97,7 +97,7 @@ TEST(AcceptedTypes, AreAllThatModelsAreQuantisedTo) {
 
 class Types : public testing::Test {
   protected:
-    // The refusal of a model with one tensor of this type added, nothing if it is accepted.
+    // The refusal of a model with one additional tensor of this type; empty if it is accepted.
     std::optional<Error> with(const std::string &name, ggml_type type, const std::vector<int64_t> &shape) {
         GgufBuilder gguf = moe_keys();
         gguf.tensor(name, type, shape);

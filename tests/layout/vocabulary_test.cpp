@@ -1,4 +1,4 @@
-// The tokenizer's keys: what llama.cpp believes or ends over is refused by its key.
+// Keys of the tokenizer: values that llama.cpp trusts or aborts on are refused with their key.
 #include "layout/gguf_builder.h"
 #include "layout/layout.h"
 #include "layout/refuses.h"
@@ -58,7 +58,7 @@ TEST_F(Vocabulary, HasARowOfTheEmbeddingForEachToken) {
         GgufBuilder gguf = model("gpt2");
         gguf.key_texts(tokens_key, tokens);
         expect_refusal(gguf.write(dir), fmt::format("key 'tokenizer.ggml.tokens' has {} tokens", n));
-        gguf.tensor("d2t", GGML_TYPE_I64, {10}); // a draft model's map
+        gguf.tensor("d2t", GGML_TYPE_I64, {10}); // the token map of a draft model
         accepted(gguf);
     }
 }
@@ -96,7 +96,7 @@ TEST_F(Vocabulary, HasNoTokenTwice) {
     const std::string path = gguf.write(dir);
     expect_refusal(path, "has the token '?[31mxxx");
     EXPECT_LT(refusal_of(path)->message().size(), path.size() + 300);
-    GgufBuilder empty = model("gpt2"); // llama.cpp numbers these
+    GgufBuilder empty = model("gpt2"); // llama.cpp replaces empty texts by numbered names
     empty.key_texts(tokens_key, std::vector<std::string>(10));
     accepted(empty);
 }

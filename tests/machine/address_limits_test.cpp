@@ -1,4 +1,4 @@
-// Limits of addresses, of which not all is memory.
+// Limits of addresses, not all of which are memory.
 #include "machine/address_limits.h"
 
 #include "base/bytes.h"
@@ -18,14 +18,14 @@ namespace {
 
 using testing::HasSubstr;
 
-// A process of which /proc says so much, in KiB.
+// The idle addresses of a process with these figures in /proc, in KiB.
 IdleAddresses idle_of(uint64_t data, uint64_t size, uint64_t rss) {
     const test::FakeRoot root;
     root.write("/proc/self/status", fmt::format("VmSize:\t {} kB\nVmRSS:\t {} kB\nVmData:\t {} kB\n", size, rss, data));
     return idle_addresses(root.path());
 }
 
-// Sets a soft limit for as long as it lives.
+// Sets a soft limit while it exists.
 class SoftLimit {
   public:
     SoftLimit(__rlimit_resource_t resource, rlim_t bytes) : resource_(resource) {

@@ -1,4 +1,4 @@
-// Processors of machines that are folders, and of this one.
+// Processors of simulated machines (folders with /proc and /sys), and of this machine.
 #include "machine/cpus.h"
 
 #include "support/fake_root.h"
@@ -10,7 +10,7 @@
 namespace larder::test {
 namespace {
 
-// Eight processors that are four cores of two threads each.
+// Eight processors: four cores with two threads each.
 class FakeCpus : public FakeRoot {
   public:
     FakeCpus() {
@@ -53,7 +53,7 @@ TEST(Cpus, AreThoseOfTheAffinityMask) {
     root.allow("4-7"); // one thread of each core
     EXPECT_EQ(root.cpus().default_threads(), 4U);
     EXPECT_EQ(root.cpus().bound_by(), "");
-    root.allow("0-15"); // more than are online
+    root.allow("0-15"); // includes processors that are offline
     EXPECT_EQ(root.cpus().processors, 8U);
 }
 
@@ -98,7 +98,7 @@ TEST(Cpus, AreThePerformanceCoresWhereThereAreTwoKinds) {
     root.write("/sys/devices/cpu_core/cpus", "0,1,4,5\n");
     EXPECT_EQ(root.cpus().default_threads(), 2U);
     EXPECT_EQ(root.cpus().bound_by(), "");
-    root.allow("2-3,6-7"); // efficiency cores alone are used
+    root.allow("2-3,6-7"); // only efficiency cores are allowed, so they are used
     EXPECT_EQ(root.cpus().default_threads(), 2U);
 }
 
@@ -114,7 +114,7 @@ TEST(Cpus, SurviveFilesThatMakeNoSense) {
     EXPECT_EQ(root.cpus().default_threads(), 4U);
 }
 
-// Sets the affinity of the test's main thread for as long as it lives.
+// Sets the affinity of the main thread while it exists.
 class Affinity {
   public:
     explicit Affinity(size_t cpu) {

@@ -22,9 +22,9 @@ namespace {
 
 using testing::IsEmpty;
 
-constexpr uint64_t far_more = 64 * GiB; // than a test holds
+constexpr uint64_t far_more = 64 * GiB; // than any process of the test holds
 
-// A child process that claims, says so, and lives until it is told to end.
+// A child process that makes a claim, reports it, and waits until it is ended.
 class Claimant {
   public:
     explicit Claimant(const std::string &folder, uint64_t bytes) {
@@ -124,7 +124,7 @@ TEST_F(Claims, ShrinkByWhatTheirProcessTakes) {
 TEST_F(Claims, OfOneProcessAddUpAndThatWhichIsHeldIsNoClaim) {
     const OwnClaim none(1, folder_);
     EXPECT_EQ(files(), 1U);
-    Claimant small(folder_, 1); // it holds more than that
+    Claimant small(folder_, 1); // the process holds more than its claim
     EXPECT_EQ(files(), 2U);
     EXPECT_THAT(other_claims(folder_), IsEmpty());
     {
@@ -152,7 +152,7 @@ TEST_F(Claims, OfAProcessWhoseNumberAnotherHasNowCountForNothing) {
     const std::filesystem::path file = std::filesystem::directory_iterator(folder_)->path();
     std::string name = file.filename().string(); // claim-NAMESPACE-PID-START-NUMBER-BYTES
     const std::string pid = fmt::format("-{}-", claimant.pid());
-    name.insert(name.find(pid) + pid.size(), 1, '1'); // another start
+    name.insert(name.find(pid) + pid.size(), 1, '1'); // a different start time
     std::filesystem::rename(file, file.parent_path() / name);
     EXPECT_THAT(other_claims(folder_), IsEmpty());
 }
@@ -213,7 +213,7 @@ TEST_F(Claims, TwoProcessesThatPlanAtOncePlanOneAfterTheOther) {
         const PlanningTurn turn(folder_);
         const char byte = 1;
         ASSERT_EQ(::write(go[1], &byte, 1), 1);
-        ::usleep(50'000); // without a turn it would have looked by now
+        ::usleep(50'000); // without PlanningTurn it would have read the claims by now
         own = OwnClaim(far_more, folder_);
     }
     uint64_t missing = 0;
@@ -227,7 +227,7 @@ TEST_F(Claims, TwoProcessesThatPlanAtOncePlanOneAfterTheOther) {
     }
 }
 
-// --- what they mean to the machine ---
+// --- effect on the available memory ---
 
 TEST_F(Claims, AreOfTheMachineAndOfEveryGroupAboveTheirProcess) {
     const uint64_t own = 500 * MiB;

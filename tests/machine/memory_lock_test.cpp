@@ -1,4 +1,4 @@
-// Locked memory, in a child process: a lock on what is mapped later cannot be taken back piece by piece.
+// Locked memory, tested in a child process: a lock on future mappings cannot be removed for single mappings.
 #include "machine/memory_lock.h"
 
 #include "base/bytes.h"
@@ -22,7 +22,7 @@ namespace {
 using testing::HasSubstr;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool locks_are_real = false; // the sanitizers' runtimes replace mlockall() by nothing
+constexpr bool locks_are_real = false; // sanitizers replace mlockall() with a no-op
 #else
 constexpr bool locks_are_real = true;
 #endif
@@ -34,7 +34,7 @@ char *map_buffer() {
     return mapped == MAP_FAILED ? nullptr : static_cast<char *>(mapped);
 }
 
-// What smaps says of the mapping around an address, in KiB.
+// The smaps figures of the mapping that contains an address, in KiB.
 struct Smaps {
     uint64_t rss = 0;
     uint64_t locked = 0;
@@ -59,7 +59,7 @@ Smaps smaps_of(const char *address) {
     return smaps;
 }
 
-// The exit code of a child that runs `body`.
+// Runs `body` in a child and returns its exit code.
 template <typename Body> int in_child(Body body) {
     const pid_t child = ::fork();
     if (child == 0) {

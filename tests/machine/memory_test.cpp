@@ -1,4 +1,4 @@
-// The probe over machines that are folders: their /proc and /sys are files of the test.
+// The memory probe on simulated machines, whose /proc and /sys are files of the test.
 #include "base/bytes.h"
 #include "machine/machine.h"
 
@@ -43,7 +43,7 @@ class FakeMachine {
         std::filesystem::create_directories(file.parent_path());
         std::ofstream(file) << text;
     }
-    // This process is in cgroup `path`, and `mount_root` of the hierarchy is what is mounted.
+    // Puts this process into cgroup `path`. `mount_root` is the part of the hierarchy that is mounted.
     void join_v1(const std::string &path, const std::string &mount_root = "/") const {
         write("/proc/self/cgroup", "9:name=systemd:/\n5:cpu,cpuacct:/elsewhere\n4:memory:" + path + "\n0::/\n");
         write("/proc/self/mountinfo", fmt::format(fmt::runtime(v1_mounts), mount_root));
@@ -138,7 +138,7 @@ TEST(Machine, TakesTheLowestOfNestedLimits) {
     machine.join_v2("/a/b");
     machine.group_v2("/a", text(8 * GiB), "max", own + 6 * GiB);
     machine.group_v2("/a/b", text(4 * GiB), "max", own);
-    EXPECT_EQ(machine.probe().usable_bytes, 2 * GiB); // what others in /a leave
+    EXPECT_EQ(machine.probe().usable_bytes, 2 * GiB); // the rest of the limit of /a
     EXPECT_EQ(machine.probe().source, "cgroup memory.max of /a");
 }
 
@@ -262,7 +262,8 @@ TEST(Machine, SurvivesFilesThatMakeNoSense) {
 
 TEST(Machine, IsBoundByResourceLimits) {
     const FakeMachine machine;
-    machine.write("/proc/meminfo", "MemAvailable: 999999999999 kB\n"); // so that the limits below bind and hurt nobody
+    // So that the limits below are the effective ones.
+    machine.write("/proc/meminfo", "MemAvailable: 999999999999 kB\n");
     for (const auto &[resource, source] : {std::pair{RLIMIT_DATA, "RLIMIT_DATA"}, std::pair{RLIMIT_AS, "RLIMIT_AS"}}) {
         rlimit before{};
         ASSERT_EQ(::getrlimit(resource, &before), 0);

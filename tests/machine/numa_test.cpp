@@ -1,4 +1,4 @@
-// Memory nodes of machines that are folders, and the policy of a process.
+// NUMA nodes of simulated machines, and the memory policy of a process.
 #include "machine/numa.h"
 
 #include "support/fake_root.h"
@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Two nodes of four processors each, and a third with memory only.
+// Two nodes of four processors each, and a third one with memory only.
 class FakeNodes : public FakeRoot {
   public:
     FakeNodes() {
@@ -44,7 +44,7 @@ TEST(Numa, NodesAreThoseWithMemoryAndProcessorsThatMayBeUsed) {
     EXPECT_THAT(usable_numa_nodes(none.path()), IsEmpty());
 }
 
-// The policy of a child process after interleave_memory(); a process keeps its policy for ever.
+// The policy of a child process after interleave_memory(). A child is needed because the policy cannot be undone.
 int policy_after(int before, const std::vector<uint32_t> &nodes) {
     const pid_t child = ::fork();
     if (child == 0) {

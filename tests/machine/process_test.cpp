@@ -1,4 +1,4 @@
-// The set-up of the process. What concerns starting again is tested on the program, in tests/cli.
+// Process set-up. tests/cli tests the restart, on the program.
 #include "machine/process.h"
 
 #include "machine/threads.h"

@@ -1,4 +1,4 @@
-// Models that larder-make-model writes, as llama.cpp itself sees them.
+// Models written by larder-make-model, as llama.cpp reads them.
 #include "stock_model.h"
 
 #include <ggml-cpp.h>
@@ -34,7 +34,7 @@ std::string contents(const fs::path &path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A folder of its own for each test, gone afterwards.
+// A temporary folder for each test.
 class MakeModel : public testing::Test {
   protected:
     MakeModel() {
@@ -43,7 +43,7 @@ class MakeModel : public testing::Test {
     }
     ~MakeModel() override { fs::remove_all(folder_); }
 
-    // The exit code. What the tool prints goes to printed(). `before`: shell commands that run first.
+    // Runs the tool and returns its exit code. printed() has its output. `before`: shell commands that run first.
     int run(const std::string &arguments, const std::string &before = {}) {
         const std::string command =
             before + LARDER_MAKE_MODEL + " " + arguments + " >" + (folder_ / "printed").string() + " 2>&1";
@@ -208,7 +208,7 @@ TEST_F(MakeModel, WrongArgumentsAreUsageErrors) {
 TEST_F(MakeModel, LeavesNothingBehindWhenItCannotWrite) {
     EXPECT_EQ(run("--arch qwen3 --out " + (folder_ / "missing" / "model.gguf").string()), 1);
 
-    // 1 MiB is less than the model.
+    // The limit of 1 MiB is less than the model.
     const fs::path cut = folder_ / "cut.gguf";
     EXPECT_EQ(run("--arch qwen3 --out " + cut.string(), "ulimit -f 1024; trap '' XFSZ; "), 1);
     EXPECT_NE(printed().find("writing"), std::string::npos) << printed();

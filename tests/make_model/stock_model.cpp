@@ -99,7 +99,7 @@ bool StockModel::watch(ggml_tensor *tensor, bool ask, void *self) {
         return !ask;
     }
     if (!ask) {
-        // A view of the experts in order of preference, so its rows do not lie one after the other.
+        // The tensor is a view of the experts sorted by preference, so its rows are not adjacent.
         auto &layer = static_cast<StockModel *>(self)->routing_[name];
         std::vector<int32_t> ids(static_cast<size_t>(tensor->ne[0]));
         for (int64_t row = 0; row < tensor->ne[1]; ++row) {

@@ -1,4 +1,4 @@
-// Models that larder-make-recite writes, as llama.cpp itself walks and routes them.
+// Models written by larder-make-recite, run and routed by llama.cpp.
 #include "lab/trace/trace.h"
 #include "make_model/stock_model.h"
 #include "support/scratch.h"
@@ -15,10 +15,10 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A folder of its own for each test, with the traces and models in it.
+// A temporary folder for each test, with its traces and models.
 class MakeRecite : public testing::Test {
   protected:
-    // The exit code. What the tool prints goes to printed().
+    // Runs the tool and returns its exit code. printed() has its output.
     int run(const std::string &arguments) {
         const std::string command =
             std::string(LARDER_MAKE_RECITE) + " " + arguments + " >" + (folder_ / "printed") + " 2>&1";
@@ -56,7 +56,7 @@ std::set<int32_t> recorded(const RoutingTrace &trace, size_t token, size_t layer
     return {first, first + trace.top_k};
 }
 
-// That the model routed tokens first, first + 1, … of the trace as recorded.
+// Expects that the model routed tokens first, first + 1, … of the trace as recorded.
 void expect_routing(const StockModel &model, const RoutingTrace &trace, size_t first, size_t count) {
     ASSERT_EQ(model.routing().size(), trace.n_layer);
     for (size_t layer = 0; layer < trace.n_layer; layer++) {
@@ -107,12 +107,12 @@ INSTANTIATE_TEST_SUITE_P(MakeRecite, EveryReciter, testing::Values("qwen3moe", "
 
 class EveryShape : public MakeRecite, public testing::WithParamInterface<std::pair<const char *, const char *>> {};
 
-// Orthogonal rows of all constructions, blocks of all widths.
+// All constructions of orthogonal rows, and quantisation blocks of all widths.
 TEST_P(EveryShape, WalksAndRoutesAsRecorded) {
     const RoutingTrace trace = trace_for(2);
     StockModel model(
         make(std::string("--arch qwen3moe --layers 2 --experts 16 ") + GetParam().second + " --trace " + write(trace)));
-    constexpr llama_token steps = 95; // as many tokens as fit into the smallest embedding, but one
+    constexpr llama_token steps = 95; // the number of tokens that fit into the smallest embedding, minus one
     EXPECT_EQ(model.greedy({0}, steps), from_to(1, steps + 1));
     expect_routing(model, trace, 0, steps);
 }

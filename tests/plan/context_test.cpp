@@ -1,4 +1,4 @@
-// The search for the longest context that fits, on needs that the test makes up.
+// The search for the longest context that fits, with needs defined by the test.
 #include "base/bytes.h"
 #include "plan/plan.h"
 
@@ -12,7 +12,7 @@ namespace larder {
 
 namespace {
 
-// Remembers how often it was asked.
+// Counts its calls.
 class Need {
   public:
     explicit Need(NeedOfContext need) : need_(std::move(need)) {}
@@ -30,7 +30,7 @@ class Need {
     NeedOfContext need_;
 };
 
-// The obvious way.
+// Linear search, the reference.
 std::optional<uint32_t> one_after_the_other(uint32_t refused_tokens, uint64_t room, const NeedOfContext &need_of) {
     std::optional<uint32_t> largest;
     for (uint32_t tokens = ctx_tokens_step; tokens < refused_tokens && need_of(tokens) <= room;
@@ -85,7 +85,7 @@ TEST(LargestContext, DoesNotMindContextsThatCannotBeAskedAbout) {
 TEST(LargestContext, IsTheSameAsOneAfterTheOtherForAnyNeed) {
     std::mt19937_64 random(11);
     for (int round = 0; round < 500; round++) {
-        // Windowed layers stop growing, others go on, in steps of what buffers are rounded to.
+        // Layers with a sliding window stop growing; others grow on, in steps of the buffers' rounding.
         const uint64_t base = random() % GiB;
         const uint64_t window = random() % 20000;
         const uint64_t slopes[] = {random() % (200 * KiB), random() % (200 * KiB)};

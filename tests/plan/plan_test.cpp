@@ -24,7 +24,7 @@ SizeClass size_class(uint64_t slot_bytes, uint64_t n_slices, uint64_t n_slices_p
     return {slot_bytes - 100, slot_bytes, n_slices, n_slices_per_token};
 }
 
-// The shape of the 35B model: 40 layers of 256 experts, 8 used; gate and up small, down large in half of the layers.
+// The shape of the 35B model: 40 layers of 256 experts, 8 used; small gate and up, large down in half of the layers.
 ModelLayout two_classes() {
     ModelLayout layout;
     layout.size_classes = {size_class(589824 + 4096, 100 * 256, 100 * 8), size_class(860160 + 4096, 20 * 256, 20 * 8)};
@@ -65,7 +65,7 @@ MemoryPlan plan_with(const ModelLayout &layout, const FixedBytes &fixed, uint64_
     return make_plan(layout, fixed, big_machine, ram(budget));
 }
 
-// The error of a plan that is refused.
+// The error of a refused plan.
 Error refusal_of(const ModelLayout &layout, const FixedBytes &fixed, const Machine &machine,
                  const PlanOptions &options) {
     try {
@@ -87,19 +87,19 @@ bool works(const ModelLayout &layout, const FixedBytes &fixed, PlanOptions optio
     }
 }
 
-// What the next measurement may find: the refusal names a budget that works then too.
+// A slightly larger measurement. The budget named by the refusal must suffice for it too.
 FixedBytes a_little_more(FixedBytes fixed) {
     fixed.overhead += 2 * MiB;
     return fixed;
 }
 
-// The budget that a refusal names as enough.
+// The sufficient budget that a refusal names.
 uint64_t named_budget(const Error &error) {
     const Remedy *const larger = error.find_remedy(RemedyKind::larger_budget);
     return larger == nullptr ? 0 : larger->amount;
 }
 
-// What holds of every plan.
+// Properties of every plan.
 void expect_sound(const ModelLayout &layout, const MemoryPlan &plan) {
     ASSERT_EQ(plan.slots.size(), layout.size_classes.size());
     uint64_t arena = 0;
@@ -129,11 +129,11 @@ TEST(Plan, AccountsForEveryByteOfTheBudget) {
     EXPECT_EQ(plan.budget_source, "--ram");
     EXPECT_EQ(plan.reserve_bytes, 512 * MiB);
     EXPECT_EQ(plan.floor_bytes, 800 * (589824 + 4096) + 160 * uint64_t{860160 + 4096});
-    EXPECT_LT(plan.spare_bytes, 860160U + 4096U); // less than a slot
+    EXPECT_LT(plan.spare_bytes, 860160U + 4096U); // less than one slot
 }
 
 TEST(Plan, SharesTheArenaInProportionToWhatATokenDemandsOfTheClasses) {
-    // As many slices in both, but the layers of the second use a quarter as many of theirs.
+    // Both classes have the same number of slices, but the layers of the second use a quarter as many.
     ModelLayout layout;
     layout.size_classes = {size_class(8192, 4000, 160), size_class(12288, 4000, 40)};
     const uint64_t arena = 1000 * 8192 + 250 * 12288;
@@ -152,7 +152,7 @@ TEST(Plan, CachesEqualSharesOfClassesThatAreUsedAlike) {
 
 TEST(Plan, GivesOthersWhatAFullClassCannotUse) {
     ModelLayout layout;
-    // One token needs nearly all of the first class, so its share of the rest fills it.
+    // One token needs nearly all slices of the first class, so its share of the remainder fills the class.
     layout.size_classes = {size_class(8192, 1000, 990), size_class(16384, 1000, 10)};
     const uint64_t arena = 990 * 8192 + 10 * 16384 + 300 * 16384;
     const MemoryPlan plan = make_plan(layout, {}, big_machine, ram_and_reserve(arena, 0));
@@ -278,7 +278,7 @@ TEST(Plan, RefusesABudgetAboveWhatTheMachineGives) {
     EXPECT_EQ(error.find_remedy(RemedyKind::smaller_budget)->amount, 6 * GiB + 5);
 }
 
-// The kernel's memory for the process is inside the reserve that is in force, whatever was asked for.
+// The kernel's memory for the process is part of the reserve in force, even if that is larger than requested.
 TEST(Plan, ToleratesAQuarterOfTheRaisedReserveAboveTheMachine) {
     FixedBytes fixed = some_fixed();
     fixed.transient = 8 * MiB;
@@ -303,7 +303,7 @@ TEST(Plan, AboveTheMachineAdvisesNoBudgetBelowTheSmallest) {
 
 TEST(Plan, AboveTheMachineAdvisesTheSmallestBudgetWhereTheMachineGivesJustThat) {
     const uint64_t smallest = smallest_budget(two_classes(), some_fixed(), {});
-    const Machine just = {smallest - MiB, "MemAvailable"}; // the reserve may be charged already
+    const Machine just = {smallest - MiB, "MemAvailable"}; // the reserve may already be charged
     const Error error = refusal_of(two_classes(), some_fixed(), just, ram(8 * GiB));
     EXPECT_EQ(error.find_remedy(RemedyKind::smaller_budget)->amount, smallest);
     EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), just, ram(smallest)));
@@ -377,7 +377,7 @@ TEST(Transient, IsHeldByTheReserveAndMakesItLargerWhereItIsTooSmall) {
     FixedBytes fixed = some_fixed();
     const MemoryPlan without = make_plan(layout, fixed, big_machine, ram(8 * GiB));
     ASSERT_EQ(without.reserve_bytes, 512 * MiB);
-    fixed.transient = 384 * MiB; // and a quarter of the reserve may be gone
+    fixed.transient = 384 * MiB; // a quarter of the reserve may also be gone
     EXPECT_EQ(make_plan(layout, fixed, big_machine, ram(8 * GiB)).slots, without.slots);
     fixed.transient = 400 * MiB;
     const MemoryPlan larger = make_plan(layout, fixed, big_machine, ram(8 * GiB));
@@ -421,7 +421,7 @@ TEST(Cache, IsRefusedBelowOneTokensExperts) {
     options.cache_share = 0.02;
     const Error error = refusal_of(two_classes(), some_fixed(), big_machine, options);
     EXPECT_EQ(error.kind(), ErrorKind::budget);
-    EXPECT_EQ(error.remedy(), "use --cache 3.2% or more"); // 8 of 256 are 3.125 %
+    EXPECT_EQ(error.remedy(), "use --cache 3.2% or more"); // 8 of 256 experts are 3.125 %
     options.cache_share = 0.032;
     EXPECT_NO_THROW(make_plan(two_classes(), some_fixed(), big_machine, options));
     options.cache_share = 0.031;

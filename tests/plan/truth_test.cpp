@@ -1,4 +1,4 @@
-// What is told where more was taken than planned.
+// The warning if more memory was taken than planned.
 #include "base/bytes.h"
 #include "plan/plan.h"
 

@@ -1,4 +1,4 @@
-// The rule by which the plan chooses a ubatch, on measurements that the test makes up.
+// How the plan chooses a ubatch, with measurements defined by the test.
 #include "base/bytes.h"
 #include "base/error.h"
 #include "plan/plan.h"
@@ -16,16 +16,16 @@ using testing::HasSubstr;
 
 const Machine machine = {1024 * GiB, "MemAvailable"};
 constexpr uint64_t slice = 1 * MiB;
-constexpr uint64_t others = 100 * MiB; // what does not depend on the ubatch
+constexpr uint64_t others = 100 * MiB; // memory that does not depend on the ubatch
 
-// Experts of 8 GiB in slices of 1 MiB, of which a token needs 64.
+// Experts of 8 GiB in slices of 1 MiB; one token needs 64.
 ModelLayout some_layout() {
     ModelLayout layout;
     layout.size_classes = {{slice, slice, 8192, 64}};
     return layout;
 }
 
-// Compute buffers of these MiB by ubatch; remembers which were asked for.
+// Compute buffers in MiB, by ubatch. Records which ubatches were measured.
 class Measured {
   public:
     explicit Measured(std::map<uint32_t, uint64_t> compute_mib) : compute_mib_(std::move(compute_mib)) {}
@@ -48,7 +48,7 @@ class Measured {
 // With 512: 160 MiB of compute buffers, with 32: 10.
 Measured in_proportion() { return Measured({{512, 160}, {256, 80}, {128, 40}, {64, 20}, {32, 10}}); }
 
-// A budget that leaves an arena of so many MiB beside compute buffers of 10 MiB.
+// A budget that leaves an arena of this many MiB if the compute buffers take 10 MiB.
 PlanOptions smallest_leaves(uint64_t arena_mib) {
     PlanOptions options;
     options.reserve_bytes = 0;
@@ -70,8 +70,8 @@ TEST(UbatchCandidates, AreNotAboveTheContext) {
 }
 
 TEST(ChooseUbatch, TakesTheLargestThatLeavesSevenEighthsOfTheArena) {
-    // Beside 512 it is 150 MiB less than beside 32, beside 256 it is 70 less, and so on: an eighth of 1200, 560,
-    // 240, 80.
+    // With a ubatch of 512 the arena is 150 MiB smaller than with 32, with 256 it is 70 MiB smaller, and so on: one
+    // eighth of 1200, 560, 240, 80.
     Measured measured = in_proportion();
     for (const auto &[arena_mib, ubatch] : {std::pair{1200U, 512U},
                                             {1199U, 256U},

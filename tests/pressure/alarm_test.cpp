@@ -1,4 +1,4 @@
-// Alarms on machines that are folders, where no kernel watches a threshold.
+// Alarms on simulated machines, where no kernel watches a threshold.
 #include "pressure/alarm.h"
 
 #include "support/fake_root.h"
@@ -17,7 +17,7 @@ constexpr milliseconds for_ever{3'600'000};
 
 class Alarm : public testing::Test {
   protected:
-    // Whether wait() ends without its time being over, while `change` happens.
+    // Expects that wait() ends before its time-out while `change` happens.
     template <typename Change> static void expect_alarm(PressureAlarm &alarm, Change change) {
         const Clock::time_point begin = Clock::now();
         std::jthread changing([&] {
@@ -33,7 +33,7 @@ class Alarm : public testing::Test {
 TEST_F(Alarm, RingsWhenItIsTold) {
     PressureAlarm alarm(root.path());
     expect_alarm(alarm, [&] { alarm.ring(); });
-    alarm.wait(milliseconds(1)); // was heard once: this only ends by its time
+    alarm.wait(milliseconds(1)); // the alarm was already consumed: this call ends by its time-out
 }
 
 TEST_F(Alarm, WatchesNothingWithoutALimit) {

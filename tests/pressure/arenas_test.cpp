@@ -1,4 +1,4 @@
-// The arenas of two models, of which one may not be loaded.
+// The arenas of two models, one of which may not be loaded.
 #include "pressure/arenas.h"
 
 #include "store/store_fixture.h"

@@ -1,4 +1,4 @@
-// What is decided from readings, with neither clock nor file.
+// The decisions of the policy on given readings, without clock or files.
 #include "pressure/pressure.h"
 
 #include "base/bytes.h"
@@ -17,7 +17,7 @@ constexpr uint64_t fixed = 400 * MiB;
 constexpr uint64_t reserve = 64 * MiB;
 constexpr uint64_t budget = 1024 * MiB;
 
-// 560 MiB of slots in two classes, of which one token needs 48 MiB; step down 32 MiB, up 16 MiB. Margin 16 MiB.
+// 560 MiB of slots in two classes, of which one token needs 48 MiB. Step down 32 MiB, step up 16 MiB, margin 16 MiB.
 PressureBounds bounds_for_tests() { return {budget, fixed, reserve, 0, {{1 * MiB, 32, 240}, {2 * MiB, 8, 160}}}; }
 
 Readings calm_readings(uint64_t arena_bytes = 560 * MiB) {
@@ -29,12 +29,12 @@ Readings calm_readings(uint64_t arena_bytes = 560 * MiB) {
     return readings;
 }
 
-// The policy with its state, fed with one reading after the other.
+// The policy with its state. Takes one reading after the other.
 class Policy {
   public:
     explicit Policy(PressureBounds with = bounds_for_tests()) : bounds(std::move(with)) {}
     std::optional<ArenaResize> operator()(const Readings &readings) { return decide(bounds, readings, state_); }
-    // How many of these readings in a row it takes until something is decided; 0 if nothing is within a minute.
+    // How often this reading must repeat until the policy resizes; 0 if it does not within a minute.
     int readings_until_resize(const Readings &readings) {
         for (int i = 1; i <= 240; ++i) {
             if ((*this)(readings)) {
@@ -84,7 +84,7 @@ TEST(PressureBounds, SharesAnArenaSoThatItFitsAndClassesKeepTheirShares) {
 TEST(Pressure, NothingHappensWhereThePlanIsKept) {
     Policy decide;
     EXPECT_EQ(decide.readings_until_resize(calm_readings()), 0);
-    Readings filling = calm_readings(); // nothing is in the slots yet
+    Readings filling = calm_readings(); // the slots are still empty
     filling.own_bytes = fixed;
     filling.rss_bytes = fixed;
     filling.empty_bytes = filling.arena_bytes;
@@ -94,7 +94,7 @@ TEST(Pressure, NothingHappensWhereThePlanIsKept) {
 TEST(Pressure, ALimitEqualToTheBudgetIsEnoughForThePlan) {
     Policy decide;
     Readings readings = calm_readings();
-    readings.machine.usable_bytes = budget - reserve / 4; // what the plan tolerates for the kernel's own memory
+    readings.machine.usable_bytes = budget - reserve / 4; // the part that the plan allows for the kernel's own memory
     readings.stalled = 1;
     EXPECT_EQ(decide.readings_until_resize(readings), 0);
 }
@@ -102,7 +102,7 @@ TEST(Pressure, ALimitEqualToTheBudgetIsEnoughForThePlan) {
 TEST(Pressure, WhatIsMissingAndASixteenthMoreGoesAtOnce) {
     Policy decide;
     Readings readings = calm_readings();
-    readings.machine.usable_bytes = 900 * MiB; // of 960 and a margin of 16
+    readings.machine.usable_bytes = 900 * MiB; // of 960 MiB, with a margin of 16
     const auto resize = decide(readings);
     ASSERT_TRUE(resize);
     EXPECT_EQ(resize->from_bytes, 560 * MiB);
@@ -126,7 +126,7 @@ TEST(Pressure, HugePagesOnTheirWayIntoEmptySlotsAreNobodyElses) {
     Readings readings = calm_readings();
     readings.own_bytes = fixed + 100 * MiB;
     readings.empty_bytes = 460 * MiB;
-    readings.machine.usable_bytes = fixed + 560 * MiB + 12 * MiB; // 4 less than wanted
+    readings.machine.usable_bytes = fixed + 560 * MiB + 12 * MiB; // 4 MiB less than needed
     EXPECT_FALSE(decide(readings));
     readings.machine.usable_bytes -= 1;
     const auto resize = decide(readings);
@@ -196,7 +196,7 @@ TEST(Pressure, StallsAndLimitsRunIntoAskForTwiceTheMargin) {
     }
     readings.stalled = 0;
     Policy decide;
-    readings.limit_hits = 1000; // from before
+    readings.limit_hits = 1000; // from before the start
     EXPECT_FALSE(decide(readings));
     EXPECT_FALSE(decide(readings));
     readings.limit_hits = 1001;
@@ -241,15 +241,15 @@ TEST(Pressure, RegrowsInSmallStepsAfterFiveCalmSeconds) {
 
 TEST(Pressure, WhatIsGoingFastGoesWithWhatIsMissing) {
     Readings readings = calm_readings();
-    readings.machine.usable_bytes = fixed + 560 * MiB + 20 * MiB; // 4 more than wanted
+    readings.machine.usable_bytes = fixed + 560 * MiB + 20 * MiB; // 4 MiB more than needed
     Policy decide;
     EXPECT_FALSE(decide(readings));
-    readings.falling_bytes = 14 * MiB; // in a moment
+    readings.falling_bytes = 14 * MiB; // within one interval
     const auto resize = decide(readings);
     ASSERT_TRUE(resize);
     EXPECT_EQ(resize->to_bytes, 560 * MiB - 10 * MiB - 32 * MiB);
     EXPECT_THAT(resize->reason, HasSubstr("10 MiB less than wanted and falls"));
-    readings.falling_bytes = 100 * GiB; // a limit lowered at once looks like that
+    readings.falling_bytes = 100 * GiB; // as after a limit was lowered at once
     const auto most = decide(readings);
     ASSERT_TRUE(most);
     EXPECT_EQ(most->to_bytes, 560 * MiB - (128 - 4) * MiB - 32 * MiB) << "a quarter of the range at most";
@@ -327,7 +327,7 @@ TEST(Pressure, LeavesAGapBetweenWhereItRegrowsAndWhereItShrinks) {
                 readings.machine.usable_bytes = usable;
             }
         }
-        readings.machine.usable_bytes = usable - 4 * MiB; // a neighbour that breathes
+        readings.machine.usable_bytes = usable - 4 * MiB; // a neighbour whose usage oscillates
         EXPECT_TRUE(!resized || !decide(readings)) << format_bytes(usable);
     }
 }
@@ -345,13 +345,13 @@ TEST(Pressure, DoesNotRegrowIntoTheBudget) {
     Policy decide;
     Readings readings = calm_readings(300 * MiB);
     readings.machine.usable_bytes = 64 * GiB;
-    readings.rss_bytes = budget - 20 * MiB; // something unplanned holds it
+    readings.rss_bytes = budget - 20 * MiB; // unplanned memory holds it
     EXPECT_EQ(decide.readings_until_resize(readings), 0);
 }
 
 TEST(Pressure, AnAcceptedOvercommitIsNoShortage) {
     PressureBounds bounds = bounds_for_tests();
-    bounds.overcommitted_bytes = 300 * MiB; // the machine had 724 MiB
+    bounds.overcommitted_bytes = 300 * MiB; // the machine has 724 MiB
     Policy decide(bounds);
     Readings readings = calm_readings();
     readings.machine.usable_bytes = 724 * MiB;
@@ -360,7 +360,7 @@ TEST(Pressure, AnAcceptedOvercommitIsNoShortage) {
     EXPECT_TRUE(decide(readings)) << "but less than that is";
 }
 
-// Whatever is read: within the bounds, and every change is one in whole slots.
+// For any readings, the result stays within the bounds, and each change is a whole number of slots.
 TEST(Pressure, StaysWithinItsBoundsWhateverIsRead) {
     for (uint64_t seed = 1; seed <= 50; ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,4 +1,4 @@
-// What is read of machines that are folders.
+// Readings from simulated machines.
 #include "pressure/pressure.h"
 
 #include "support/fake_root.h"
@@ -24,7 +24,7 @@ TEST(Readings, FollowALimitOfAGrandparentInBothVersions) {
     root.join_v1("/a/b/c");
     root.limit_v1("/a", 4 * GiB, 500 * MiB);
     EXPECT_EQ(read_pressure(root.path()).machine.usable_bytes, 4 * GiB);
-    root.limit_v1("/a", 2 * GiB, 1524 * MiB); // lowered, and others have taken a GiB
+    root.limit_v1("/a", 2 * GiB, 1524 * MiB); // lowered limit; other processes have taken a GiB
     EXPECT_EQ(read_pressure(root.path()).machine.usable_bytes, 1 * GiB);
     EXPECT_EQ(read_pressure(root.path()).machine.source, "cgroup memory.limit_in_bytes of /a");
     root.join_v2("/x/y/z");

@@ -1,4 +1,4 @@
-// The watcher on a store and a machine that is a folder.
+// The watcher on a store and a simulated machine.
 #include "pressure/pressure.h"
 
 #include "store/store_fixture.h"
@@ -12,7 +12,7 @@
 namespace larder::test {
 namespace {
 
-// Resizes as they come in.
+// Collects resizes.
 class Resizes {
   public:
     void add(const ArenaResize &resize) {
@@ -20,7 +20,7 @@ class Resizes {
         all_.push_back(resize);
         came_.notify_all();
     }
-    // The n-th, counted from 1. Fails the test if a minute passes without.
+    // The n-th resize, counted from 1. Fails the test if it does not happen within a minute.
     ArenaResize wait_for(size_t n) {
         std::unique_lock lock(mutex_);
         EXPECT_TRUE(came_.wait_for(lock, std::chrono::minutes(1), [&] { return all_.size() >= n; }));
@@ -37,7 +37,7 @@ class Resizes {
     std::vector<ArenaResize> all_;
 };
 
-// A store alone, as one model's arena is.
+// A single store, as the arena of one model.
 class OneArena {
   public:
     OneArena(StoreOnSim &store, const PressureBounds &bounds) : arenas_(bounds.classes) {
@@ -121,7 +121,7 @@ TEST(Watcher, LooksAtOnceWhenAGroupRunsIntoItsLimit) {
     OneArena arena(store, bounds);
     const PressureWatcher watcher(
         arena, bounds, {root.path(), std::chrono::hours(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
-    for (uint64_t used = 41; used < 5000 && resizes.count() == 0; used++) { // a neighbour takes more and more
+    for (uint64_t used = 41; used < 5000 && resizes.count() == 0; used++) { // a neighbour takes more and more memory
         root.limit_v1("/a", 64 * MiB, used * MiB);
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

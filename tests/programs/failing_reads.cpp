@@ -1,4 +1,4 @@
-// Beside the objects of larder's command line: takes from the environment which read of the process fails.
+// Linked with the objects of larder's command line. Takes from the environment which read of the process fails.
 #include "support/read_faults.h"
 
 namespace {

@@ -1,5 +1,5 @@
-// A target and a draft model in one process, as speculative decoding has them: planned together, both streaming, their
-// steps taken in turns. Prints JSON: what each model's logits were, and what the process took.
+// A target and a draft model in one process, as in speculative decoding: planned together, both stream experts, and
+// their steps alternate. Prints JSON: a digest of each model's logits, and the memory of the process.
 //
 //   two_models TARGET DRAFT BUDGET_BYTES PROMPT_TOKENS DECODED_TOKENS
 #include "base/error.h"
@@ -46,7 +46,7 @@ int run(char **argv) {
     const std::unique_ptr<Runtime> runtime = Runtime::prepare({spec_of(argv[1]), spec_of(argv[2])}, options);
     const std::unique_ptr<LoadedModel> target = runtime->load(0);
     const std::unique_ptr<AttachedContext> target_context = target->make_context();
-    const std::unique_ptr<LoadedModel> draft = runtime->load(1); // as llama.cpp's server: when the target is there
+    const std::unique_ptr<LoadedModel> draft = runtime->load(1); // after the target, as in llama.cpp's server
     const std::unique_ptr<AttachedContext> draft_context = draft->make_context();
     GreedyWalk of_target(*target_context);
     GreedyWalk of_draft(*draft_context);

@@ -1,5 +1,5 @@
-// Models whose parts do not fit together: a good file, rewritten with another hyper-parameter or without a tensor, is
-// refused by the tensor's name, before anything runs.
+// Models whose parts do not fit together: a good file with another hyperparameter or without a tensor is refused with
+// the name of the tensor, before llama.cpp runs.
 #include "support/model_fixture.h"
 #include "support/rewritten_gguf.h"
 
@@ -82,13 +82,13 @@ TEST_F(BrokenModel, WithoutATensorItNeedsIsRefusedByTheTensorsName) {
 }
 
 TEST_F(BrokenModel, WithoutATensorThatIsOptionalIsWhole) {
-    const std::string tied = without("output.weight"); // the embeddings serve as the head then
+    const std::string tied = without("output.weight"); // the embedding is then also the output matrix
     const std::vector<float> stock = logits(tied, Residency::stock);
     EXPECT_TRUE(same_bits(stock, logits(tied, Residency::arena)));
     EXPECT_FALSE(same_bits(stock, logits(good_, Residency::stock)));
 }
 
-// As embedding models that were made of a language model are.
+// As in embedding models that were made from a language model.
 TEST_F(BrokenModel, ThatIsNotCausalIsRefusedAsAnEncoder) {
     RewrittenGguf gguf(good_);
     gguf_set_val_bool(gguf.keys(), "qwen3moe.attention.causal", false);

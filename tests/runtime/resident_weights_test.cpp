@@ -1,4 +1,4 @@
-// The weights that stay in RAM: every byte in its place, no byte read that is not needed but for the disk's blocks.
+// Resident weights: each byte arrives in its place, and only needed bytes are read, widened to disk blocks.
 #include "base/bytes.h"
 #include "runtime/resident_weights.h"
 #include "support/model_fixture.h"
@@ -20,18 +20,18 @@ namespace {
 constexpr std::chrono::milliseconds no_timeout{0};
 
 struct Place {
-    uint64_t gap = 0; // bytes of something else before it
+    uint64_t gap = 0; // other bytes before the tensor
     uint64_t bytes = 0;
     uint32_t file = 0;
 };
 
-// A file of tensors of so many bytes each, and the same tensors in ggml's memory waiting for them.
+// A file with tensors of these sizes, and the same tensors in ggml's memory, not loaded yet.
 class Weights {
   public:
     explicit Weights(const std::vector<Place> &places, SimOptions options = {.seed = 3}) : disk(options) {
         layout.files = {"model-00001-of-00002.gguf", "model-00002-of-00002.gguf"};
         context_.reset(ggml_init({places.size() * ggml_tensor_overhead(), nullptr, true}));
-        std::vector<uint64_t> end(2, 1000); // no multiple of anything
+        std::vector<uint64_t> end(2, 1000); // not a multiple of any block size
         for (const Place &place : places) {
             TensorInfo info;
             info.name = fmt::format("tensor.{}", layout.tensors.size());
@@ -50,7 +50,7 @@ class Weights {
         ggml_backend_buffer_clear(buffer_.get(), 0xee);
     }
 
-    void add_all(ResidentWeights &weights) const { // not in file order: llama.cpp has its own
+    void add_all(ResidentWeights &weights) const { // not in file order, as in llama.cpp
         for (size_t i = tensors.size(); i > 0; i--) {
             weights.add(tensors[i - 1]);
         }
@@ -97,7 +97,7 @@ class Weights {
     ggml_backend_buffer_ptr buffer_;
 };
 
-constexpr uint64_t far = 3 * MiB + 77; // between tensors: experts
+constexpr uint64_t far = 3 * MiB + 77; // between tensors, as experts are
 
 std::vector<Place> many_small(uint64_t gap) {
     std::vector<Place> places;
@@ -110,7 +110,7 @@ std::vector<Place> many_small(uint64_t gap) {
 struct Arrangement {
     std::string name;
     std::vector<Place> places;
-    uint64_t gaps = 0; // places where what is read is not adjacent
+    uint64_t gaps = 0; // number of gaps between the pieces
 };
 
 void PrintTo(const Arrangement &arrangement, std::ostream *out) { *out << arrangement.name; }
@@ -130,7 +130,7 @@ TEST_P(Loading, PutsEveryByteInItsPlace) {
 TEST_P(Loading, ReadsHardlyMoreThanTheWeightsAndNoBlockTwice) {
     Weights weights(GetParam().places);
     weights.load();
-    // A block at each end of every run of adjacent tensors.
+    // One disk block at each end of each run of adjacent tensors.
     EXPECT_LE(weights.bytes_read(), weights.resident_bytes() + weights.resident_bytes() / 100 +
                                         2 * (GetParam().gaps + 1) * direct_io_alignment);
     std::vector<ReadRequest> requests = weights.disk.requests();

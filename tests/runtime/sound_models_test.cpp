@@ -1,5 +1,5 @@
-// No model that llama.cpp runs is refused for its metadata: of every architecture and every quantisation that
-// larder-make-model knows.
+// Models that llama.cpp runs are not refused because of their metadata: all architectures and quantisations of
+// larder-make-model.
 #include "base/error.h"
 #include "layout/layout.h"
 #include "support/process.h"
@@ -21,12 +21,12 @@ struct Known {
     std::vector<std::string> quantisations;
 };
 
-// "qwen3moe  q4_k_m  4 ..." a line, then "quantisations: f32 f16 ...".
+// Each line is like "qwen3moe  q4_k_m  4 ..."; then follows "quantisations: f32 f16 ...".
 Known known_to_the_tool() {
     Known known;
     std::istringstream list(run({LARDER_MAKE_MODEL, "--list"}).out);
     std::string line;
-    std::getline(list, line); // the table's head
+    std::getline(list, line); // header of the table
     while (std::getline(list, line)) {
         std::istringstream words(line);
         std::string word;

@@ -1,4 +1,4 @@
-// Steps of several sequences: a read that fails spoils those that wanted it, and no others.
+// Steps of several sequences: a failed read affects only the sequences that needed it.
 #include "runtime/step.h"
 
 #include "base/bytes.h"
@@ -35,7 +35,7 @@ class Steps : public testing::Test {
         return options;
     }
 
-    // Tokens of all sequences, one after the other, at these positions.
+    // One step with the tokens of all sequences at these positions.
     static StepResult step(AttachedContext &context, int32_t first, int32_t count) {
         const std::vector<llama_token> tokens = walk_tokens(n_sequence * 100, 200);
         llama_batch batch = llama_batch_init(static_cast<int32_t>(n_sequence) * count, 0, 1);
@@ -49,7 +49,7 @@ class Steps : public testing::Test {
         llama_batch_free(batch);
         return result;
     }
-    // Of the last token of each sequence in such a step.
+    // Logits of the last token of each sequence in such a step.
     static std::vector<std::vector<float>> logits_of_step(const OpenModel &model, int32_t count) {
         std::vector<std::vector<float>> all;
         for (uint32_t s = 0; s < n_sequence; s++) {
@@ -71,10 +71,10 @@ class Steps : public testing::Test {
     }
 };
 
-// The n-th read of the step fails, for every n: sequences that are not cut have stock's bits.
+// Makes the n-th read of the step fail, for each n. Sequences that are not cut have the bits of stock.
 void expect_only_spoiled_sequences_differ(const SmallModel &model, bool recurrent) {
     const auto expected = Steps::stock_logits(model);
-    uint64_t partly = 0; // steps in which some sequences were spoiled and others not
+    uint64_t partly = 0; // number of steps in which some sequences were cut and others not
     uint64_t n_read = UINT64_MAX;
     for (uint64_t n = 0; n < n_read; n += 3) {
         SCOPED_TRACE(n);
@@ -85,7 +85,7 @@ void expect_only_spoiled_sequences_differ(const SmallModel &model, bool recurren
         const StepResult result = Steps::step(larder->host().context(), 0, n_prompt);
         n_read = read_faults().seen - before;
         if (read_faults().failed == 0) {
-            EXPECT_EQ(result.end, StepEnd::done); // a slice that nobody waited for came with the last step
+            EXPECT_EQ(result.end, StepEnd::done); // there was no n-th read: the number of reads ahead varies
             continue;
         }
         if (!result.error) { // read ahead, and evicted before its use
@@ -151,7 +151,7 @@ TEST_F(Steps, ThatAreStoppedKeepTheUbatchesThatWereDoneWhereAttentionRemembers) 
     const uint64_t before = read_faults().seen;
     uint64_t reads_of_first_ubatch = 0;
     std::atomic<bool> stop{false};
-    // From another thread, as a user's: the store holds its lock while it submits reads.
+    // Stops from another thread, as a user does: the store holds its lock while it submits reads.
     std::thread stopper([&] {
         stop.wait(false);
         context.request_stop();
@@ -177,8 +177,8 @@ TEST_F(Steps, ThatAreStoppedKeepTheUbatchesThatWereDoneWhereAttentionRemembers) 
         common_batch_add(batch, tokens[static_cast<size_t>(i)], i, {0}, i == 63);
     }
     llama_memory_clear(llama_get_memory(context.get()), true);
-    const StepResult result = context.step(batch); // its first ubatch finds most of its experts
-    stop = true;                                   // also where no read was made
+    const StepResult result = context.step(batch); // most experts of the first ubatch are cached
+    stop = true;                                   // also if there was no read
     stop.notify_one();
     stopper.join();
     llama_batch_free(batch);

@@ -1,4 +1,4 @@
-// Which kernels an engine takes, and where that puts a model's resident matrices.
+// The choice of kernels, and the placement of resident matrices that follows.
 #include "runtime/placement.h"
 #include "support/model_fixture.h"
 #include "support/stock_repacks.h"
@@ -22,7 +22,7 @@ TEST(ChoiceOfKernels, IsRepackedWhereAllExpertsStayAndMixedWhereTheyDoNot) {
     EXPECT_EQ(planned(options), Kernels::mixed);
 }
 
-// A dense model whose head is its token embeddings, which are there twice when repacked.
+// A dense model whose output matrix is its embedding, which exists twice if repacked.
 TEST(ChoiceOfKernels, IsPlainWhereResidentMatricesHaveNoRoomToBeRepacked) {
     if (!stock_repacks(GGML_TYPE_Q4_0, 256, 256)) {
         GTEST_SKIP() << "ggml does not repack Q4_0 on this CPU";
@@ -59,7 +59,7 @@ TEST(ChoiceOfKernels, OfStockKnowsNoFastOnes) {
     EXPECT_THAT(error.what(), HasSubstr("stock llama.cpp has no kernels 'fast'"));
 }
 
-// Else comparing `mixed` with its stock twin would not say which weights are plain.
+// Otherwise the comparison of `mixed` with stock would not show which weights are plain.
 TEST(KernelPaths, GiveOtherBitsEach) {
     if (!stock_repacks(GGML_TYPE_Q4_K, 256, 256)) {
         GTEST_SKIP() << "ggml does not repack Q4_K on this CPU";
@@ -83,7 +83,7 @@ TEST(KernelPaths, GiveOtherBitsEach) {
     }
 }
 
-// A dense model whose output head is its token embeddings: looked up plain and multiplied repacked.
+// A dense model whose output matrix is its embedding: looked up in the plain copy, multiplied in the repacked one.
 TEST(TiedEmbeddings, AreThereTwiceWhenRepackedAndGiveStocksBits) {
     if (!stock_repacks(GGML_TYPE_Q4_0, 256, 256)) {
         GTEST_SKIP() << "ggml does not repack Q4_0 on this CPU";
@@ -135,7 +135,7 @@ TEST(PatternOfNames, TakesCharactersThatMeanSomethingInRegularExpressions) {
     EXPECT_FALSE(matches(pattern, "a.b"));
 }
 
-// llama.cpp compiles it for every tensor of the model.
+// llama.cpp compiles the expression for each tensor of the model.
 TEST(PatternOfNames, IsShortWhereALayersNumberIsAllThatDiffers) {
     std::vector<std::string> names;
     for (int layer = 0; layer < 200; layer++) {

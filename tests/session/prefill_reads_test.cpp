@@ -1,4 +1,4 @@
-// How much of the disk a prefill reads, against the routes it recorded: no slice twice, whatever the arena's size.
+// The bytes that a prefill reads, against its recorded routing: no slice is read twice, whatever the size of the arena.
 #include "support/model_fixture.h"
 
 #include "lab/recorder/recorder.h"
@@ -13,10 +13,10 @@ namespace {
 
 struct Touched {
     uint64_t n_slice = 0;
-    uint64_t window_bytes = 0; // whole blocks
+    uint64_t window_bytes = 0; // whole disk blocks
 };
 
-// The distinct slices that the routes of a trace touch.
+// The distinct slices that a routing trace needs.
 Touched touched_by(const RoutingTrace &trace, const ModelLayout &layout) {
     std::set<std::pair<uint32_t, uint32_t>> experts; // layer and expert
     for (const TraceToken &token : trace.tokens) {

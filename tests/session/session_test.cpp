@@ -1,4 +1,4 @@
-// Sessions: what is kept of a prefix, stopping, the end of the context, sampling.
+// Sessions: reuse of a cached prefix, stops, the end of the context, sampling.
 #include "support/model_fixture.h"
 
 namespace larder::test {
@@ -8,7 +8,7 @@ class Sessions : public testing::Test {
   protected:
     Sessions() : engine_(attention_model().open()), prompt_(some_tokens(12, engine_->n_vocab())) {}
 
-    // Logits after `tokens` in a session of their own.
+    // Logits after `tokens` in a new session.
     static std::vector<float> fresh_logits(OpenModel &engine, const std::vector<Token> &tokens) {
         Session session(engine, greedy());
         EXPECT_TRUE(session.prefill(tokens));
@@ -34,7 +34,7 @@ TEST_F(Sessions, EvaluateOnlyWhatIsNewOfAPromptWhereAttentionRemembers) {
 }
 
 TEST_F(Sessions, EvaluateEverythingAgainWhereTheModelIsRecurrent) {
-    engine_.reset(); // one budget a process
+    engine_.reset(); // only one budget per process
     const auto engine = recurrent_model().open();
     Session session(*engine, greedy());
     ASSERT_TRUE(session.prefill(prompt_));
@@ -47,7 +47,7 @@ TEST_F(Sessions, EvaluateEverythingAgainWhereTheModelIsRecurrent) {
 }
 
 TEST_F(Sessions, OfARecurrentModelStillGoOnFromWhatTheyHave) {
-    engine_.reset(); // one budget a process
+    engine_.reset(); // only one budget per process
     const auto engine = recurrent_model().open();
     Session session(*engine, greedy());
     ASSERT_TRUE(session.prefill(std::span(prompt_).first(8)));
@@ -165,7 +165,7 @@ TEST_F(Sessions, TakeBackNothingWhereNothingWouldBeLeftOrTheModelIsRecurrent) {
         EXPECT_FALSE(session.rewind(12));
         EXPECT_EQ(session.n_token(), 12U);
     }
-    engine_.reset(); // one budget a process
+    engine_.reset(); // only one budget per process
     const auto recurrent = recurrent_model().open();
     Session unforgetting(*recurrent, greedy());
     ASSERT_TRUE(unforgetting.prefill(std::span(prompt_).first(11)));
@@ -235,12 +235,12 @@ TEST_F(Sessions, RefuseAGrammarThatCannotBeRead) {
     SamplingOptions sampling;
     sampling.grammar = "root ::= (";
     EXPECT_EQ(error_of([&] { const Session session(*engine_, sampling); }).kind(), ErrorKind::usage);
-    const Session session(*engine_, greedy()); // and the engine takes the next one
+    const Session session(*engine_, greedy()); // the engine can make another session
     EXPECT_EQ(session.n_token(), 0U);
 }
 
 TEST_F(Sessions, NeverSampleAnEndOfTextThatIsToBeIgnored) {
-    SamplingOptions sampling; // so hot that any token is as likely as any other
+    SamplingOptions sampling; // a temperature at which all tokens are about equally likely
     sampling.temperature = 1e6F;
     sampling.top_k = 0;
     sampling.top_p = 1;

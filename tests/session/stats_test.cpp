@@ -1,4 +1,4 @@
-// The figures an engine gives of itself, against what is known of the model and what the kernel counts.
+// The figures of an engine, against the known model and the kernel's counts.
 #include "base/bytes.h"
 #include "support/model_fixture.h"
 
@@ -7,7 +7,7 @@
 namespace larder::test {
 namespace {
 
-// What one token takes at least, so that experts are read and evicted all the time.
+// The smallest arena, so that experts are read and evicted all the time.
 TestOptions with_smallest_arena(const SmallModel &model) {
     TestOptions options = model.options();
     uint64_t floor_bytes = 0;
@@ -23,7 +23,7 @@ uint64_t accesses(const StoreStats &stats) { return stats.expert_hits + stats.ex
 TEST(Stats, CountLayersTimesTopKAccessesForEachTokenThatIsEvaluatedAlone) {
     for (const SmallModel *model : {&attention_model(), &recurrent_model()}) {
         TestOptions options = with_smallest_arena(*model);
-        options.model.context.logits_for_all = true; // a token whose logits nobody wants skips the last layer's experts
+        options.model.context.logits_for_all = true; // a token without logits skips the experts of the last layer
         const auto engine = open_as(options);
         const uint64_t per_token = uint64_t{engine->layout().n_layer} * engine->layout().n_expert_used;
         Session session(*engine, greedy());
@@ -108,7 +108,7 @@ TEST(Stats, OfTheFileAreThoseOfTheEngine) {
     EXPECT_EQ(stats_line(*engine).find('\n'), std::string::npos);
 }
 
-// --- the plan, and what the kernel says the process holds ---
+// --- planned memory against the kernel's figures ---
 
 TEST(Plan, CoversWhatTheProcessHoldsAfterOpeningAndAfterRunning) {
     for (const SmallModel *model : {&attention_model(), &recurrent_model()}) {

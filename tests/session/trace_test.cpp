@@ -1,4 +1,4 @@
-// The routes that a RouteRecorder writes.
+// Routing that a RouteRecorder records.
 #include "support/model_fixture.h"
 
 #include "lab/recorder/recorder.h"
@@ -13,7 +13,7 @@ namespace {
 
 class Traces : public testing::Test {
   protected:
-    // Runs a prompt in ubatches of 8 and decodes `n_decode` tokens; returns what was recorded.
+    // Evaluates a prompt in ubatches of 8, decodes `n_decode` tokens, and returns the recorded trace.
     RoutingTrace record(size_t n_prompt, size_t n_decode) {
         TestOptions options = model_.options();
         RouteRecorder recorder(path());
@@ -33,7 +33,7 @@ class Traces : public testing::Test {
     SmallModel model_{"--arch qwen3moe --quant q8_0"};
 };
 
-// The experts of one token and layer that are there.
+// The experts of one token and layer, without absent ones.
 std::set<int32_t> experts_of(const RoutingTrace &trace, size_t token, uint32_t layer) {
     const auto first = trace.tokens[token].experts.begin() + static_cast<std::ptrdiff_t>(layer * trace.top_k);
     std::set<int32_t> experts(first, first + trace.top_k);
@@ -48,7 +48,7 @@ TEST_F(Traces, HoldEachTokenOfPromptAndAnswerOnce) {
     for (size_t token = 0; token < trace.tokens.size(); token++) {
         EXPECT_EQ(trace.tokens[token].phase, token < 21 ? TracePhase::prefill : TracePhase::decode);
         for (uint32_t layer = 0; layer < trace.n_layer; layer++) {
-            // llama.cpp evaluates the last layer only for a token whose logits are wanted.
+            // llama.cpp evaluates the last layer only for tokens whose logits are needed.
             const bool evaluated = layer + 1 < trace.n_layer || token >= 20;
             EXPECT_EQ(experts_of(trace, token, layer).size(), evaluated ? trace.top_k : 0U) << token << " " << layer;
         }

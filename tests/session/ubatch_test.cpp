@@ -1,4 +1,4 @@
-// Which ubatch an engine takes; the rule itself is tested in tests/plan.
+// The ubatch that an engine uses. tests/plan tests the rule itself.
 #include "base/bytes.h"
 #include "support/model_fixture.h"
 
@@ -8,7 +8,7 @@
 namespace larder::test {
 namespace {
 
-// Experts of 6 MiB; compute buffers of 11 MiB with a ubatch of 512, of less than 1 MiB with 32.
+// Experts of 6 MiB. The compute buffers take 11 MiB with a ubatch of 512, and less than 1 MiB with 32.
 TestOptions chosen_by_the_plan() {
     TestOptions options = attention_model().options();
     options.model.context.ctx_tokens = 4096;
@@ -29,7 +29,7 @@ TestOptions with_ubatch_of(TestOptions options, uint32_t ubatch_tokens) {
 // With a budget that leaves `bytes` beyond one token's experts if the ubatch is the smallest.
 TestOptions with_little_more_than_the_floor(uint64_t bytes) {
     TestOptions options = chosen_by_the_plan();
-    malloc_trim(0); // what other tests left would count as overhead now and be gone in the next plan
+    malloc_trim(0); // memory left by other tests would count as overhead now, and be gone in the next plan
     const MemoryPlan plan = plan_only(with_ubatch_of(options, 32)).memory;
     options.runtime.plan.budget_bytes =
         plan.budget_bytes - plan.spare_bytes - plan.arena_bytes + plan.floor_bytes + bytes;
@@ -56,7 +56,7 @@ TEST(ChoiceOfUbatch, IsWhatTheEngineThenHas) {
         ubatch_tokens = model->ubatch_tokens();
         EXPECT_EQ(ubatch_tokens, model->plan().ubatch_tokens);
         Session session(*model, greedy());
-        EXPECT_TRUE(session.prefill(some_tokens(700, model->n_vocab()))); // more than one of any size
+        EXPECT_TRUE(session.prefill(some_tokens(700, model->n_vocab()))); // more than one ubatch of any size
         return logits_of(session);
     };
     const std::vector<float> logits = logits_with(options);
@@ -76,7 +76,7 @@ TEST(ChoiceOfUbatch, IsNotAboveTheContext) {
     TestOptions options = chosen_by_the_plan();
     options.model.context.ctx_tokens = 256;
     EXPECT_EQ(planned(options), 256U);
-    options.model.context.ctx_tokens = 100; // rounded up
+    options.model.context.ctx_tokens = 100; // is rounded up
     EXPECT_EQ(planned(options), 256U);
 }
 

@@ -1,4 +1,4 @@
-// All memory is allocated in the constructor.
+// The store allocates memory only in its constructor.
 #include "io/test_file.h"
 #include "store_fixture.h"
 
@@ -10,7 +10,7 @@
 #include <new>
 #include <numeric>
 
-// The sanitizers bring their own operator new; there the count stays 0 and the test proves nothing, elsewhere it does.
+// Sanitizers replace operator new, so the count stays 0 and the test proves nothing there.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define LARDER_COUNTS_ALLOCATIONS 1
 #endif
@@ -20,7 +20,7 @@ namespace {
 
 std::atomic<uint64_t> allocations{0};
 
-// Completes every request when it is polled. The bytes do not matter here.
+// Completes each request at the next poll. The bytes do not matter here.
 class InstantReader : public Reader {
   public:
     InstantReader() { pending_.reserve(1024); }
@@ -45,8 +45,8 @@ class InstantReader : public Reader {
     ReaderInfo info_;
 };
 
-// Runs all experts of all layers through a store of a few slots, first some of them. Returns how often anything was
-// allocated meanwhile, on any thread.
+// Runs all experts of all layers through a store with a few slots, first in small batches. Returns the number of
+// allocations meanwhile, on all threads.
 uint64_t allocations_of(const ModelLayout &layout, Reader &reader) {
     constexpr uint32_t experts = 32;
     ExpertStore store(layout, std::vector<uint64_t>{12, 7}, reader);
@@ -85,7 +85,7 @@ TEST(Allocation, HappensOnlyInTheConstructor) {
     EXPECT_EQ(allocations_of(layout, reader), 0U);
 }
 
-// Also where reads fail: on a compute thread std::bad_alloc would end the process.
+// Also if reads fail: std::bad_alloc on a compute thread would end the process.
 TEST(Allocation, DoesNotHappenWithTheRealReadersNeitherWhereReadsFail) {
     for (const IoBackend backend : {IoBackend::uring, IoBackend::pread}) {
         ModelLayout layout = make_layout(4, 32, 4);

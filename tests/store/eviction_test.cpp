@@ -1,4 +1,4 @@
-// The orders of eviction alone: which slot goes first.
+// The eviction orders alone: which slot is evicted first.
 #include "store/eviction.h"
 
 #include "base/error.h"
@@ -15,12 +15,12 @@ namespace larder::test {
 namespace {
 
 constexpr uint32_t layers = 4;
-constexpr uint32_t experts = 8; // a layer
+constexpr uint32_t experts = 8; // per layer
 constexpr uint32_t all_experts = layers * experts;
 
 RoutedExpert expert_of(uint32_t layer, uint32_t expert) { return {layer, layer * experts + expert}; }
 
-// An order with one size class and a slot for each expert, of the same number.
+// An order with one size class, and a slot with the same number for each expert.
 class OneSlotEach {
   public:
     explicit OneSlotEach(std::string_view policy)
@@ -38,7 +38,7 @@ class OneSlotEach {
         }
     }
     static SlotIndex slot(uint32_t layer, uint32_t expert) { return expert_of(layer, expert).index; }
-    // All that may go, first to last.
+    // Evicts all slots that can be evicted, and returns them in that order.
     std::vector<SlotIndex> drain() {
         std::vector<SlotIndex> gone;
         for (SlotIndex victim = order->victim(0); victim != no_slot; victim = order->victim(0)) {
@@ -155,7 +155,7 @@ TEST(FrequencyOrder, AUseCountsHalfAfter16Steps) {
         OneSlotEach model("decayed");
         model.insert(0, {0, 1});
         model.step(0, {1});
-        model.step(0, {1}); // together a little less than two uses
+        model.step(0, {1}); // together slightly less than two uses
         for (uint32_t i = 2; i < steps; ++i) {
             model.step(0, {});
         }
@@ -185,7 +185,7 @@ TEST(FrequencyOrder, OfEqualsTheLayerWhoseTurnIsFartherGoesFirst) {
     model.step(2, {});
     model.step(3, {});
     model.step(0, {});
-    model.step(1, {}); // layer 2 comes next, then 3, 0 and 1
+    model.step(1, {}); // the next layers are 2, 3, 0 and 1
     model.step(2, {5});
     model.step(3, {5});
     model.step(0, {5});
@@ -201,7 +201,7 @@ TEST(FrequencyOrder, APrefillIsOneStepWithSharesOfItsTokens) {
     for (int i = 0; i < 20; ++i) {
         model.step(0, {});
     }
-    model.step(0, {0}, 512, 30); // more uses than 3 ever had, but few of the step's
+    model.step(0, {0}, 512, 30); // more uses than expert 3 ever had, but few of this step's
     model.step(0, {2}, 512, 400);
     EXPECT_EQ(model.drain(), (std::vector<SlotIndex>{1, 0, 3, 2}));
 }
@@ -237,7 +237,7 @@ TEST(FrequencyOrder, CountsStayRightOverManyThousandSteps) {
     EXPECT_EQ(model.drain(), (std::vector<SlotIndex>{0, 3, 2, 1}));
 }
 
-// Against the textbook: slots of two classes, pinned and released, kept, filled and emptied at random.
+// Compares with a reference: slots of two classes are pinned, released, kept, filled and emptied at random.
 TEST(FrequencyOrder, DoesWhatTheTextbookDoes) {
     constexpr uint32_t slots = 40;
     for (uint64_t seed = 1; seed <= 20; ++seed) {

@@ -1,4 +1,4 @@
-// Reads that fail: what the batch, the next batch and the user see of it.
+// Failed reads: their effect on the batch, the next batch and the user.
 #include "store_fixture.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST(Failure, OfEveryReadOfALayersStep) {
         size_t read = store.run(store.slices(0, up, experts), following, true).size();
         read += store.run(store.slices(0, gate, experts)).size();
         read += store.run(downs).size();
-        // A slice that was read ahead and failed is read again when its op demands it.
+        // A slice whose read ahead failed is read again when its operation needs it.
         EXPECT_EQ(read, failing < 3 ? 8U : 9U);
         EXPECT_EQ(store->failed(), failing < 3);
         EXPECT_EQ(store->stats().read_errors, 1U);
@@ -162,7 +162,7 @@ TEST(Failure, WhileStreamingTheOthersStreamOn) {
 }
 
 TEST(Failure, FreesItsPlaceAmongTheSlicesThatStream) {
-    // More than 32 failures: if each kept its place among those that stream, no read would be left to begin.
+    // More than 32 failures: if each kept its place in the streaming limit, no further read could begin.
     StoreOnSim store(make_layout(2, 128, 2), {64, 64});
     std::vector<uint32_t> experts(128);
     std::iota(experts.begin(), experts.end(), 0U);
@@ -178,7 +178,7 @@ TEST(Failure, OfASliceReadAheadIsNoError) {
     const auto following = store.slices(0, gate, {0, 1});
     store.fail_slice(following[1], EIO);
     EXPECT_EQ(store.run(store.slices(0, up, {0, 1}), following, true).size(), 2U);
-    EXPECT_EQ(store.run(store.slices(0, up, {0, 1})).size(), 2U); // reaps the rest
+    EXPECT_EQ(store.run(store.slices(0, up, {0, 1})).size(), 2U); // reaps the other reads
     while (store.disk.in_flight() > 0) {
         store.run({});
     }

@@ -1,4 +1,4 @@
-// Slices of a layer's later ops, read along with those of its first.
+// Slices of a layer's later operations, read together with those of its first one.
 #include "store_fixture.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ TEST(Following, IsReadWithTheFirstOpAndNeverAgain) {
 TEST(Following, ComesAfterAllThatIsDemanded) {
     StoreOnSim store(make_layout(2, 8, 2), {8, 4});
     const std::vector<uint32_t> experts = {6, 1, 3};
-    const auto demanded = store.slices(0, gate, experts); // lies behind up in the file
+    const auto demanded = store.slices(0, gate, experts); // after up in the file
     auto following = store.slices(0, up, experts);
     store.run(demanded, following, true);
     const auto requests = store.disk.requests();
@@ -59,7 +59,7 @@ TEST(Following, InFlightWhenDemandedIsNotReadAgain) {
 }
 
 TEST(Following, IsLeftOutWhereTheClassCannotHoldTheWholeLayer) {
-    // Layer 0 with three experts asks for 6 small slots and 3 large ones.
+    // Layer 0 with three experts needs 6 small slots and 3 large ones.
     StoreOnSim store(make_layout(2, 8, 2), {5, 3});
     const std::vector<uint32_t> experts = {0, 1, 2};
     store.run(store.slices(0, up, experts), following_of(store, 0, experts), true);
@@ -70,7 +70,8 @@ TEST(Following, IsLeftOutWhereTheClassCannotHoldTheWholeLayer) {
 }
 
 TEST(Following, NeverEvictsASliceOfItsOwnLayer) {
-    // Odd layers have all three slices in the small class: 6 of 6 slots. The gates are there already, and oldest.
+    // In odd layers all three slices are of the small class: 6 of 6 slots. The gates are already cached, and the
+    // oldest.
     StoreOnSim store(make_layout(2, 8, 2), {6, 2});
     const std::vector<uint32_t> experts = {3, 4};
     store.run(store.slices(1, gate, experts));
@@ -83,7 +84,7 @@ TEST(Following, NeverEvictsASliceOfItsOwnLayer) {
 }
 
 TEST(Following, WaitsForNoSlotAndTakesNoneFromItsLayerWhileOthersAreStillBeingRead) {
-    // Of the 6 small slots two hold this layer's gates, and two are being filled for a batch that gave up.
+    // Of the 6 small slots, two hold this layer's gates, and two have reads in flight for a batch that was abandoned.
     StoreOnSim store(make_layout(2, 8, 2), {6, 2});
     const std::vector<uint32_t> experts = {3, 4};
     const auto gates = store.slices(1, gate, experts);
@@ -132,7 +133,7 @@ TEST(Following, AnAccessIsAHitOnlyIfAllItsSlicesAreReady) {
     layer(false);
     EXPECT_EQ(store->stats().expert_hits, 2U) << "counted on a layer's first op only";
 
-    store.run(store.slices(0, down, {0, 1, 3})); // pushes down of expert 2 out, which was used before that of 5
+    store.run(store.slices(0, down, {0, 1, 3})); // evicts down of expert 2, which was used before down of expert 5
     layer(true);
     EXPECT_EQ(store->stats().expert_hits, 3U);
     EXPECT_EQ(store->stats().expert_misses, 3U);

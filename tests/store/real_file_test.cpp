@@ -1,4 +1,5 @@
-// The store on the real readers and real files: what a simulated disk cannot show of memory, alignment and threads.
+// The store with the real readers and real files, for errors in memory, alignment and threads that a simulated disk
+// does not show.
 #include "io/test_file.h"
 #include "store_fixture.h"
 
@@ -20,7 +21,7 @@ class RealFile : public testing::TestWithParam<IoBackend> {
         reader_ = open_reader(layout_.files, {.backend = GetParam(), .depth = 4});
     }
 
-    // All experts of the tensor on three threads. Gives how many slices were right.
+    // All experts of the tensor on three threads. Returns the number of slices with the right bytes.
     uint32_t run(ExpertStore &store, const ExpertTensor &tensor, uint32_t count) {
         std::vector<SliceIndex> demanded;
         for (uint32_t expert = 0; expert < count; ++expert) {

@@ -1,4 +1,4 @@
-// What stays in RAM, what goes, and what is read.
+// What stays cached, what is evicted, and what is read.
 #include "store_fixture.h"
 
 #include <gmock/gmock.h>
@@ -69,7 +69,7 @@ TEST(Residency, TheFirstUseLastsUntilABatchHasUsedTheSlice) {
     };
     EXPECT_THAT(first_uses(store.slices(0, up, {2, 5})), ElementsAre(true, true));
     EXPECT_THAT(first_uses(store.slices(0, up, {2, 5, 6})), ElementsAre(false, false, true));
-    first_uses(store.slices(2, up, {0, 1, 2, 3, 4, 5, 6, 7})); // takes all slots
+    first_uses(store.slices(2, up, {0, 1, 2, 3, 4, 5, 6, 7})); // occupies all slots
     EXPECT_THAT(first_uses(store.slices(0, up, {2, 6})), ElementsAre(true, true)) << "read again";
 }
 
@@ -124,7 +124,8 @@ TEST(Residency, WhatWasUsedLeastOftenGoesAcrossLayers) {
     store.run(layer0, {}, true);
     store.run(layer1, {}, true);
     store.run({layer0[0]}, {}, true);
-    store.run({layer1[1]}, {}, true); // layer0[1] and layer1[0] are no layer's last, and layer 1 has just had its turn
+    // layer0[1] and layer1[0] are not the most recent of their layers, and layer 1 has just been used.
+    store.run({layer1[1]}, {}, true);
     store.run(store.slices(2, up, {3}), {}, true);
     EXPECT_FALSE(store->cached(layer1[0]));
     EXPECT_TRUE(store.cached({layer0[0], layer0[1], layer1[1]}));
@@ -135,8 +136,8 @@ TEST(Residency, WhatWasUsedLeastOftenGoesAcrossLayers) {
 }
 
 TEST(Residency, APrefillThatStreamsPastLeavesWhatDecodingUses) {
-    // Decoding uses four of the experts again and again; a prefill of 64 tokens needs all of them once.
-    StoreOnSim store = make_store(16, 8); // up and gate of the four, and of a prefill's eight experts one at a time
+    // Decode uses four of the experts repeatedly. A prefill of 64 tokens needs all experts once.
+    StoreOnSim store = make_store(16, 8); // up and gate of the four, and of the prefill's eight experts one at a time
     const std::vector<uint32_t> used = {1, 3, 4, 7};
     const auto decoding = store.slices(1, up, used);
     for (int token = 0; token < 3; ++token) {
@@ -158,7 +159,7 @@ TEST(Residency, APrefillThatStreamsPastLeavesWhatDecodingUses) {
 TEST(Residency, WhatTheBatchStillNeedsIsNeverEvicted) {
     StoreOnSim store = make_store(4, 4);
     store.run(store.slices(0, up, {0, 1, 2, 3}));
-    // The oldest of all are demanded again, last, beside two that need slots.
+    // The oldest slices are demanded again, last, together with two that need slots.
     const auto demanded = store.slices(0, up, {6, 7, 1, 0});
     store.disk.forget_requests();
     EXPECT_EQ(store.run(demanded).size(), 4U);

@@ -1,4 +1,4 @@
-// The number of slots in use changes while the store is at work.
+// Changes of the number of slots while the store works.
 #include "store_fixture.h"
 
 #include "base/bytes.h"
@@ -28,11 +28,11 @@ TEST(Resize, WhatIsWorthLeastGoesAndTheRestIsStillThere) {
     store.run(store.slices(1, up, {3, 4, 5}), {}, true);
     store.run(used_again, {}, true);
     store.run(used_again, {}, true);
-    store.run(store.slices(1, up, {7}), {}, true); // takes the slot of the first that is worth little
+    store.run(store.slices(1, up, {7}), {}, true); // takes the slot of the first slice of low value
     store->resize(Slots{3, 4});
     EXPECT_TRUE(store.cached(used_again));
     store.disk.forget_requests();
-    store.run(used_again); // checks their bytes
+    store.run(used_again); // also checks their bytes
     EXPECT_EQ(store.disk.request_count(), 0U);
     EXPECT_EQ(store->stats().shrinks, 1U);
     EXPECT_EQ(store->stats().regrows, 0U);
@@ -99,7 +99,7 @@ TEST(Resize, FirstUsesStayFirstUsesWhereSlicesMove) {
     StoreOnSim store = make_store(6, 4);
     const auto used = store.slices(0, up, {0, 1});
     const auto unused = store.slices(0, gate, {0, 1});
-    store.run(store.slices(1, up, {0, 1}), {}, true); // in the first two slots, and worth least
+    store.run(store.slices(1, up, {0, 1}), {}, true); // in the first two slots, with the lowest value
     store.run(used, unused, true);
     store.run(used, {}, true);
     store->resize(Slots{4, 4});
@@ -150,7 +150,7 @@ TEST(Resize, ThreadsThatAskWhileBatchesRunDoNoHarm) {
     EXPECT_GT(store->stats().shrinks, 0U);
 }
 
-// --- memory: slots of half a MiB, so that it goes back in huge pages ---
+// --- memory: slots of half a MiB, so that it is returned in huge pages ---
 
 ModelLayout with_large_slots() {
     ModelLayout layout = make_layout(4, 8, 2);
@@ -168,11 +168,11 @@ uint64_t rss_bytes() {
     return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-constexpr uint64_t noise = 8 * MiB; // of all else in the process
+constexpr uint64_t noise = 8 * MiB; // changes of other memory of the process
 
 TEST(Resize, GivesMemoryBackToTheKernel) {
     const uint64_t before = rss_bytes();
-    StoreOnSim store(with_large_slots(), {128, 64}); // 64 MiB and 32 MiB, touched ahead
+    StoreOnSim store(with_large_slots(), {128, 64}); // 64 MiB and 32 MiB, touched in advance
     for (int tries = 0; tries < 6000 && rss_bytes() < before + 90 * MiB; ++tries) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

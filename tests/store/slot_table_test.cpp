@@ -1,4 +1,4 @@
-// The parts of the store that know neither bytes nor threads: the arena's addresses and the slot table.
+// The parts of the store without bytes and threads: the arena's addresses and the slot table.
 #include "base/bytes.h"
 #include "base/check.h"
 #include "layout/layout.h"
@@ -37,7 +37,7 @@ TEST(Arena, SlotsAreAlignedAndApartAndWritable) {
     }
 }
 
-// Pages of memory that are there.
+// Bytes of the range whose pages are in RAM.
 uint64_t resident_bytes(const char *begin, uint64_t bytes) {
     std::vector<unsigned char> pages(bytes / 4096);
     EXPECT_EQ(::mincore(const_cast<char *>(begin), bytes, pages.data()), 0);
@@ -89,7 +89,7 @@ TEST(Arena, ThatCannotBeMappedSaysHowMuchItWanted) {
     }
 }
 
-// Every slice is an expert of its own, in one layer; the least recently used goes first.
+// Each slice is a separate expert in one layer; the least recently used is evicted first.
 SlotTable make_table(uint32_t slices, const std::vector<uint64_t> &slots) {
     std::vector<RoutedExpert> expert_of(slices);
     for (uint32_t slice = 0; slice < slices; ++slice) {
@@ -120,7 +120,7 @@ TEST(SlotTable, ThatShrinksKeepsTheSlicesWorthMostAndMovesThemTogether) {
     for (SliceIndex slice = 0; slice < 5; ++slice) {
         table.publish(table.acquire(0, slice).slot);
     }
-    table.pin(table.find(0)); // the first two are used again: 2 and 3 have waited longest
+    table.pin(table.find(0)); // uses the first two again: 2 and 3 are now the least recently used
     table.unpin(table.find(0));
     table.pin(table.find(1));
     table.unpin(table.find(1));
@@ -166,7 +166,7 @@ TEST(SlotTableDeathTest, OneThatIsReadIntoCannotBeResized) {
     EXPECT_DEATH(table.resize(0, 2, ignored), "reading_ == 0");
 }
 
-// What SlotTable should do, written the slow and obvious way: one map of slices, and the evictable ones as a queue.
+// A reference for SlotTable, slow and simple: one map of slices, and queues of the evictable ones.
 class SlotTableModel {
   public:
     struct Entry {
@@ -177,7 +177,7 @@ class SlotTableModel {
 
     static uint32_t size_class(SliceIndex slice) { return slice % 2; }
 
-    // Gives the slice that had to go, or none.
+    // Returns whether there is a slot, and the slice that was evicted for it, if any.
     std::pair<bool, std::optional<SliceIndex>> acquire(SliceIndex slice) {
         std::deque<SliceIndex> &queue = evictable_[size_class(slice)];
         std::optional<SliceIndex> gone;
@@ -202,7 +202,7 @@ class SlotTableModel {
         return std::ranges::all_of(
             entries, [](const auto &entry) { return entry.second.state == SlotState::ready && !entry.second.pinned; });
     }
-    void settle(SliceIndex slice) { // into the queue or out of it, as its entry says
+    void settle(SliceIndex slice) { // adds it to the queue or removes it, depending on its entry
         std::deque<SliceIndex> &queue = evictable_[size_class(slice)];
         std::erase(queue, slice);
         const auto found = entries.find(slice);
@@ -240,7 +240,7 @@ void compare(const SlotTable &table, const SlotTableModel &model, uint32_t slice
     }
 }
 
-// Ends what is under way, and then changes the number of slots.
+// Ends what is in progress, and then changes the number of slots.
 void random_resize(SlotTable &table, SlotTableModel &model, std::mt19937_64 &random,
                    const std::vector<uint64_t> &slots) {
     for (auto &[slice, entry] : model.entries) {

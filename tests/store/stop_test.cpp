@@ -1,4 +1,4 @@
-// A stop, which ends the waiting for the disk on all threads.
+// A stop ends the waits for the disk on all threads.
 #include "store_fixture.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ TEST(Stop, ReachesEveryThreadThatWaitsForTheDisk) {
 }
 
 TEST(Stop, LeavesReadySlicesToTheirUsersAndTheOthersOut) {
-    StoreOnSim store = make_store(4, 4, {.in_order = true}); // a poll finds all that has arrived
+    StoreOnSim store = make_store(4, 4, {.in_order = true}); // a poll returns everything that has arrived
     const auto demanded = store.slices(0, up, {0, 3, 6});
     store.run({demanded[1]});
     store.disk.hold();
@@ -95,7 +95,7 @@ TEST(Stop, LetsNoReadBegin) {
         EXPECT_EQ(store.disk.request_count(), 0U);
         store->clear_stop();
     }
-    const auto four = store.slices(0, up, {0, 3, 6, 7}); // no slot is lost
+    const auto four = store.slices(0, up, {0, 3, 6, 7}); // no slot was lost
     EXPECT_EQ(store.run(four, store.slices(0, gate, {0, 3, 6, 7}), true).size(), 4U);
     EXPECT_TRUE(store.cached(four));
 }

@@ -1,8 +1,8 @@
-// store_fixture.h — a small made-up model, and a store on a simulated disk to run batches on.
+// store_fixture.h — a small artificial model, and a store on a simulated disk to run batches on.
 //
-// The model has separate up, gate and down tensors in two files. Up and gate slices are of the small size class; down
-// is of the large one in even layers and of the small one in odd layers, as in models that mix Q6_K and Q4_K. No slice
-// is aligned to anything the disk cares for.
+// The model has separate up, gate and down tensors in two files. Up and gate slices are of the small size class. Down
+// is of the large class in even layers and of the small one in odd layers, as in models that mix Q6_K and Q4_K. No
+// slice is aligned to disk blocks.
 #pragma once
 
 #include "base/bytes.h"
@@ -22,7 +22,8 @@ namespace larder::test {
 
 inline constexpr uint32_t small_class = 0;
 inline constexpr uint32_t large_class = 1;
-inline constexpr uint64_t small_slice_bytes = 8224; // long enough to hold a whole block that no other window touches
+// Long enough to contain a whole disk block that no other window touches.
+inline constexpr uint64_t small_slice_bytes = 8224;
 inline constexpr uint64_t large_slice_bytes = 12320;
 
 inline ModelLayout make_layout(uint32_t layers, uint32_t experts, uint32_t top_k) {
@@ -66,7 +67,7 @@ inline ModelLayout make_layout(uint32_t layers, uint32_t experts, uint32_t top_k
     return layout;
 }
 
-// Insists on io.h's "from one thread at a time".
+// Checks the rule "from one thread at a time" of io.h.
 class OneAtATimeReader : public Reader {
   public:
     explicit OneAtATimeReader(Reader &reader) : reader_(reader) {}
@@ -93,7 +94,7 @@ class OneAtATimeReader : public Reader {
     std::atomic<bool> busy_{false};
 };
 
-// One store on one simulated disk, by whose clock it waits.
+// A store on a simulated disk, with the disk's clock.
 class StoreOnSim {
   public:
     StoreOnSim(ModelLayout model, std::vector<uint64_t> slots, SimOptions options = {}, StoreOptions store_options = {})
@@ -140,14 +141,14 @@ class StoreOnSim {
     [[nodiscard]] bool cached(const std::vector<SliceIndex> &all) {
         return std::ranges::all_of(all, [&](SliceIndex s) { return store_.cached(s); });
     }
-    // Reads of the slice, and of no other, fail.
+    // Makes only reads of this slice fail.
     void fail_slice(SliceIndex slice, int error) {
         const Extent e = extent(slice);
         disk.fail_range(e.file, align_up(e.offset, direct_io_alignment), 1, error);
     }
 
-    // A whole batch on this thread, checking the bytes of each slice. Returns the slices that were read or cached, in
-    // ready order. The others must be in it too, without data.
+    // Runs a whole batch on this thread and checks the bytes of each slice. Returns the slices that were read or
+    // cached, in the order in which they became ready. The others must become ready too, without data.
     std::vector<SliceIndex> run(const std::vector<SliceIndex> &demanded, const std::vector<SliceIndex> &following = {},
                                 bool first_of_layer = false, const TokenRows &rows = {}) {
         std::vector<SliceIndex> order;

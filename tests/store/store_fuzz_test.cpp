@@ -1,15 +1,15 @@
-// Random batches on a random disk with random faults, by one to three threads, against what must hold whatever happens:
+// Random batches on a random disk with random faults, on one to three threads. These properties must always hold:
 //
-//   - the bytes of a slice are right for as long as it is pinned;
-//   - every demanded slice becomes ready, with its bytes or, if it lies at a faulty place, without;
-//   - a slice that was cached when it was demanded is not read, an absent one is read once in a batch;
-//   - a slice of a faulty place is never cached;
+//   - the bytes of a slice are right as long as it is pinned;
+//   - each demanded slice becomes ready, with its bytes or, if it is in a faulty range, without;
+//   - a slice that was cached when it was demanded is not read; an absent one is read once per batch;
+//   - a slice in a faulty range is never cached;
 //   - no more slices are cached than there are slots in use, however often their number changes, and all of them are
 //     right when the next batch uses them;
-//   - without `following` and faults, and when the slots suffice, exactly those slices are cached that the textbook's
-//     policy keeps, with prefills among the batches.
+//   - without `following` and faults, and with enough slots, exactly the slices are cached that the reference policy
+//     keeps, with prefills among the batches.
 //
-// Each run is one seed; a failure names it, and the same seed makes the same run on one thread.
+// Each run has one seed, which a failure names. With one thread, the same seed gives the same run.
 #include "store_fixture.h"
 #include "textbook_lfru.h"
 
@@ -27,7 +27,7 @@ namespace {
 constexpr uint32_t experts = 12;
 constexpr uint32_t layers = 4;
 
-// Threads that stay for a whole run and work on each batch together, as a graph's compute threads do.
+// Threads that live for a whole run and work on each batch together, like the compute threads of a graph.
 class Workers {
   public:
     Workers(StoreOnSim &store, uint32_t count) : store_(store), together_(static_cast<std::ptrdiff_t>(count)) {
@@ -53,8 +53,8 @@ class Workers {
         }
     }
 
-    // Of a batch that has begun. `shared`: all threads use every slice and the last one releases it; otherwise each
-    // slice is used by one. Returns how many slices were used by all threads that should.
+    // Runs the current batch. `shared`: all threads use each slice, and the last one releases it; otherwise one thread
+    // uses each slice. Returns the number of slices that were used by all threads that should.
     uint32_t run(bool shared) {
         shared_ = shared;
         next_ = 0;
@@ -103,7 +103,7 @@ class Workers {
 
 class Fuzz {
   public:
-    // Reads ahead of demand and faults leave the exact set of cached slices to chance; without them it is checked.
+    // `exact`: check the exact set of cached slices. Read-ahead and faults make it random, so they are off then.
     Fuzz(uint64_t seed, uint32_t threads, bool exact)
         : random_(seed), exact_(exact), all_slots_({draw(1, 40), draw(1, 20)}), slots_(all_slots_),
           store_(make_layout(layers, experts, 2), all_slots_, {.seed = seed}), workers_(store_, threads),
@@ -128,7 +128,7 @@ class Fuzz {
   private:
     uint64_t draw(uint64_t low, uint64_t high) { return low + random_() % (high - low + 1); }
 
-    // Now and then places become faulty or slow, and well again.
+    // Sometimes makes ranges faulty or slow, and sometimes heals them.
     void disturb() {
         if (draw(0, 9) == 0) {
             store_.disk.heal();
@@ -144,7 +144,7 @@ class Fuzz {
         }
     }
 
-    // Between batches, or of the batch to come.
+    // Takes effect between batches, or in the next one.
     void resize() {
         for (size_t size_class = 0; size_class < slots_.size(); ++size_class) {
             slots_[size_class] = draw(1, all_slots_[size_class]);
@@ -213,7 +213,7 @@ class Fuzz {
         const StoreStats before = store_->stats();
         store_->begin(demanded, following, true, {rows, tokens});
         const uint32_t used = workers_.run(draw(0, 1) == 0);
-        store_->end(); // checks that no pin is left
+        store_->end(); // checks that nothing is still pinned
 
         const bool failed = store_->take_error().has_value();
         EXPECT_EQ(used + workers_.unread(), demanded.size());
@@ -281,10 +281,10 @@ class Fuzz {
     std::mt19937_64 random_;
     bool exact_;
     const std::vector<uint64_t> all_slots_;
-    std::vector<uint64_t> slots_; // in use
+    std::vector<uint64_t> slots_; // slots in use
     StoreOnSim store_;
     Workers workers_;
-    TextbookLfru textbook_; // of slices in the place of slots
+    TextbookLfru textbook_; // with slices in the role of slots
     std::set<SliceIndex> faulty_;
     uint64_t reads_ = 0;
 };

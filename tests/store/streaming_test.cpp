@@ -1,4 +1,4 @@
-// More distinct slices than slots, and several threads.
+// More distinct slices than slots, on several threads.
 #include "store_fixture.h"
 
 #include <gmock/gmock.h>
@@ -82,7 +82,7 @@ TEST(Streaming, AThreadBlockedOnTheDiskHoldsNobodyUp) {
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_NE(store->wait(0), nullptr);
-    store->release(0); // returns though the other thread waits for the disk
+    store->release(0); // returns although the other thread waits for the disk
     store.disk.resume();
     blocked.join();
     store->end();
@@ -90,7 +90,7 @@ TEST(Streaming, AThreadBlockedOnTheDiskHoldsNobodyUp) {
 }
 
 TEST(Streaming, WhoeverHasNothingToDoPolls) {
-    // Three threads wait for three different positions; each completion must find somebody to reap the next.
+    // Three threads wait for three different positions. After each completion one of them must reap the next.
     StoreOnSim store(make_layout(2, 8, 2), {8, 8}, {.in_order = true});
     const auto demanded = store.slices(0, up, {0, 1, 2});
     store.disk.hold();
@@ -140,7 +140,7 @@ TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
         std::iota(numbers.begin(), numbers.end(), first);
         return numbers;
     };
-    // Decoding uses 40 experts again and again; the other 60 slots hold what was used once.
+    // Decode uses 40 experts repeatedly. The other 60 slots hold slices that were used once.
     for (uint32_t first = 0; first < 3 * 40; first += 8) {
         store.run(store.slices(1, up, experts(first % 40, 8)), {}, true);
     }
@@ -148,7 +148,7 @@ TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
     const auto decoding = store.slices(1, up, experts(0, 40));
     ASSERT_TRUE(store.cached(decoding));
 
-    // Up and gate of 64 experts are more than 100 slots.
+    // Up and gate of 64 experts need more than 100 slots.
     const auto all = store.slices(0, up, experts(0, 64));
     store.disk.forget_requests();
     store.disk.hold();

@@ -1,6 +1,6 @@
-// textbook_lfru.h — the product's policy written the slow and obvious way: everything is looked at each time.
+// textbook_lfru.h — a reference for larder's eviction policy, slow and simple: each choice looks at all slots.
 //
-// It reckons in the same floats in the same order as FrequencyOrder, so that ties fall alike.
+// It computes with the same floats in the same order as FrequencyOrder, so ties have the same result.
 #pragma once
 
 #include "store/eviction.h"
@@ -49,7 +49,8 @@ class TextbookLfru {
             std::ranges::count_if(held_, [&](const auto &each) { return each.second.size_class == size_class; }));
     }
 
-    // What goes first: of those not kept the least worthy, of equals the lowest expert, and its oldest slot.
+    // The slot to evict: among those not kept, the one of lowest value; of equals, the lowest expert; then its oldest
+    // slot.
     [[nodiscard]] uint32_t victim(uint32_t size_class) const {
         uint32_t found = no_slot;
         std::tuple<bool, float, uint32_t, uint64_t> least;
@@ -67,7 +68,7 @@ class TextbookLfru {
         return found;
     }
 
-    // Changes both in one of the ways that the slot allows.
+    // Changes both policies in one of the ways that the slot's state allows.
     void change(EvictionOrder &order, uint32_t size_class, uint32_t slot, uint32_t expert, uint64_t choice) {
         const auto found = held_.find(slot);
         if (found == held_.end()) {

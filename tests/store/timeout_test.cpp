@@ -1,4 +1,4 @@
-// A disk that does not finish its reads. The time is the simulated disk's.
+// A disk that does not complete its reads. The clock is the simulated disk's.
 #include "store_fixture.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST(Timeout, LeavesReadsInFlightToTheNextBatch) {
     EXPECT_EQ(store.disk.in_flight(), 3U);
     EXPECT_FALSE(store->cached(demanded[0]));
 
-    const auto others = store.slices(1, up, {0}); // there is one slot more
+    const auto others = store.slices(1, up, {0}); // one more slot is free
     EXPECT_TRUE(store.run(others).empty());
     store.disk.resume();
     EXPECT_EQ(store.run(demanded).size(), 3U) << "checks the bytes";
@@ -76,7 +76,7 @@ TEST(Timeout, OfALateReadDoesNotCountAsAUse) {
     store->start_reads();
     ASSERT_EQ(store->wait(1)->data, nullptr);
     store.disk.resume();
-    store->release(0); // all are "ready": no lock is taken, nothing is reaped
+    store->release(0); // all slices are "ready": takes no lock, reaps nothing
     store->release(1);
     store->end();
     store->begin(demanded, {}, false);
@@ -170,7 +170,8 @@ TEST(Timeout, AStopEndsTheWaitingBeforeIt) {
     store.disk.resume();
 }
 
-// A slice waits for a slot that another thread uses. It must get it though a read of an earlier batch never finishes.
+// A slice needs a slot that another thread still uses. It must get the slot even if a read of an earlier batch never
+// completes.
 TEST(Timeout, AReadThatHangsDoesNotHoldUpABatchThatHasOtherSlots) {
     StoreOnSim store(make_layout(2, 8, 2), {3, 3});
     const SliceIndex hung = store.slice(0, up, 7);
@@ -190,7 +191,7 @@ TEST(Timeout, AReadThatHangsDoesNotHoldUpABatchThatHasOtherSlots) {
         ASSERT_NE(ready, nullptr);
         EXPECT_TRUE(store.holds_its_bytes(*ready));
     });
-    std::this_thread::sleep_for(20ms); // time to do it wrong
+    std::this_thread::sleep_for(20ms); // gives an incorrect implementation time to fail
     EXPECT_EQ(store.disk.waiting(), 0U);
     EXPECT_EQ(store.disk.request_count(), 3U);
     store->release(0);
@@ -238,7 +239,7 @@ TEST(Timeout, TheDestructorLeavesTheArenaMappedForAReadThatMayStillCome) {
     std::vector<ReadResult> results(3);
     size_t finished = 0;
     while (finished < 3) {
-        finished += disk.poll(results, 1s); // writes into the arena
+        finished += disk.poll(results, 1s); // the late read writes into the arena
     }
 }
 

@@ -61,7 +61,7 @@ template <typename Take> void Neighbour::start(const Cgroup &home, Take take) {
     }
     pid_ = fork();
     if (pid_ == 0) {
-        dup2(ends[1], STDIN_FILENO);            // nobody reads it
+        dup2(ends[1], STDIN_FILENO);            // standard input is not read
         close_range(STDERR_FILENO + 1, ~0U, 0); // closes pipes of other processes, which need their end of file
         std::ofstream(home.procs()) << getpid() << std::flush;
         take();

@@ -29,7 +29,7 @@ class Neighbour {
     template <typename Take> void start(const Cgroup &home, Take take);
 
     pid_t pid_ = -1;
-    int full_ = -1; // it writes a byte here when it has taken all bytes
+    int full_ = -1; // receives a byte when all bytes are taken
 };
 
 } // namespace larder::test

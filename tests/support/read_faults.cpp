@@ -28,7 +28,7 @@ class FailingReader final : public Reader {
                 failed_.push_back({request.tag, faults.error, 0});
             } else if (faults.hangs && faults.hangs(request, number)) {
                 n_hung_++;
-                (void)std::fputs("this read never finishes\n", stderr); // for a test that waits for it
+                (void)std::fputs("this read never finishes\n", stderr); // a test waits for this line
             } else {
                 reader_->submit({&request, 1});
             }

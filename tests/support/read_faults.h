@@ -1,5 +1,5 @@
 // read_faults.h — makes reads of the real readers fail. A program that links read_faults.cpp and uses --wrap for
-// open_reader() gets readers that consult read_faults() before each read.
+// open_reader() gets readers that check read_faults() before each read.
 //
 // Threads: set it between runs; any thread may read it.
 #pragma once

@@ -1,4 +1,4 @@
-// Prompts that chat templates make, with the text of messages kept apart from the template's own.
+// Prompts from chat templates, with the text of messages kept separate from the template's own.
 #include "text/chat_template.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *chatml =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n"
-    "{% endfor %}<|im_start|>assistant{{ '\n' }}"; // a newline at the end of a template is none of it
+    "{% endfor %}<|im_start|>assistant{{ '\n' }}"; // a newline at the end of a template is not part of it
 
 class Chats : public testing::Test {
   protected:

@@ -17,7 +17,7 @@ std::atomic<int64_t> peak{0};
 
 namespace {
 
-constexpr int64_t header_bytes = 16; // of malloc's
+constexpr int64_t header_bytes = 16; // of malloc
 
 void *counted(size_t bytes) {
     void *block = std::malloc(bytes);

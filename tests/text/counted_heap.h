@@ -1,11 +1,11 @@
-// counted_heap.h — how much memory operator new has given out, over a while.
+// counted_heap.h — measures the memory that operator new has allocated.
 #pragma once
 
 #include <cstdint>
 
 namespace larder::test {
 
-// From its construction on. One at a time. With sanitizers, which have their own operator new, the peak stays 0.
+// Counts from its construction on. Only one may exist at a time. Sanitizers replace operator new, so the peak stays 0.
 class CountedHeap {
   public:
     CountedHeap();

@@ -1,4 +1,4 @@
-// Grammars are tried out before llama.cpp samples with them.
+// Grammars are tried before llama.cpp samples with them.
 #include "text/grammar.h"
 
 #include "base/error.h"
@@ -44,7 +44,7 @@ TEST(Grammars, ThatHaveAFaultAreRefusedWithIt) {
     EXPECT_THAT(refusal_of(""), testing::HasSubstr("no rules"));
 }
 
-// The number of stacks grows with the text that has come.
+// The number of stacks grows with the text so far.
 TEST(Grammars, ThatComeToManyStacksLaterAreRefused) {
     std::string grammar = "root ::= \"x\" ";
     for (int i = 0; i < 700; i++) {

@@ -1,4 +1,4 @@
-// Control tokens: read where llama.cpp reads them, and nowhere in what users wrote.
+// Control tokens are parsed where llama.cpp parses them, and never in user text.
 #include "text/text.h"
 
 #include "base/error.h"
@@ -50,12 +50,12 @@ std::string random_chat(std::mt19937 &random) {
 TEST(SpecialTokens, AreFoundAsLlamaCppFindsThem) {
     std::mt19937 random(3);
     std::vector<ExtraToken> phi_tokens = chat_tokens;
-    for (const char *text : {"</s>", "<unk>", "<s>", "<|endoftext|>"}) { // llama.cpp counts on them there
+    for (const char *text : {"</s>", "<unk>", "<s>", "<|endoftext|>"}) { // llama.cpp relies on them there
         phi_tokens.push_back({text, LLAMA_TOKEN_TYPE_CONTROL});
     }
     for (const VocabOptions &options :
          std::vector<VocabOptions>{{.extra = chat_tokens, .add_bos = true, .add_eos = true},
-                                   {.name = "phi-3", .extra = phi_tokens}, // white space behind each is dropped
+                                   {.name = "phi-3", .extra = phi_tokens}, // white space after each is removed
                                    {.model = "llama", .pre = "default", .extra = chat_tokens, .add_bos = true},
                                    {.model = "t5", .extra = chat_tokens, .add_eos = true},
                                    {.model = "bert", .extra = chat_tokens},
@@ -88,7 +88,7 @@ TEST(SpecialTokens, AreTextWhereUsersWroteThem) {
     EXPECT_EQ(std::count(tokens.begin(), tokens.end(), end), 1);
     EXPECT_EQ(std::count(tokens.begin(), tokens.end(), token_named(vocab, "<|im")), 0);
     EXPECT_EQ(tokens.front(), token_named(vocab, "<|im_start|>"));
-    std::string again; // the text is all there
+    std::string again; // the text is complete
     for (const Token token : tokens) {
         std::array<char, 64> piece{};
         const int n = llama_token_to_piece(vocab, token, piece.data(), piece.size(), 0, true);
@@ -129,7 +129,7 @@ TEST(SpecialTokens, AreRefusedWhereThereAreMoreThanTheContextHolds) {
     const VocabPtr model = make_vocab({.extra = chat_tokens});
     const Tokenizer tokenizer(vocab_of(model));
     std::string text;
-    for (int i = 0; i < 100000; i++) { // llama.cpp would take time in proportion to the square of their number
+    for (int i = 0; i < 100000; i++) { // llama.cpp would take time quadratic in their number
         text += "<|im_end|>";
     }
     EXPECT_THAT([&] { (void)tokenizer.tokenise(text, {.parse_special = true, .tokens_max = 4096}); },

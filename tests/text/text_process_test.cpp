@@ -1,4 +1,4 @@
-// What a job does in the text process stays there, and ends.
+// A job in the text process cannot affect this process, and always ends.
 #include "text/text_process.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(TextProcess, AnswersWithWhatTheJobMakes) {
     EXPECT_EQ(run_job(echo, "ab", {}).end, JobEnd::done);
     EXPECT_EQ(run_job(echo, "ab", {}).text, "abab");
     EXPECT_EQ(run_job(echo, "", {}).text, "");
-    const std::string large(5 << 20, 'x'); // more than the sockets hold
+    const std::string large(5 << 20, 'x'); // more than the socket buffers hold
     EXPECT_EQ(run_job(echo, large, {}).text, large + large);
 }
 
@@ -78,7 +78,7 @@ TEST(TextProcess, EndsWhatTakesTooMuch) {
     EXPECT_EQ(run_job(loop_for_ever, "", {.cpu_ms = 30}).end, JobEnd::processor);
     EXPECT_EQ(run_job(recurse_for_ever, "", {}).end, JobEnd::stack);
     EXPECT_EQ(run_job(echo, "12345", {.result_bytes = 9}).end, JobEnd::large);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // their allocators end the process
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // sanitizers' allocators end the process
     EXPECT_EQ(run_job(allocate_for_ever, "", {}).end, JobEnd::memory);
 #endif
 }
@@ -111,7 +111,7 @@ TEST(TextProcess, RunsJobsOfSeveralThreadsEachInAProcessOfItsOwn) {
 }
 
 TEST(TextProcess, HoldsNoFileOfThisProcess) {
-    EXPECT_EQ(run_job(files_open, "", {}).text, "1"); // its socket
+    EXPECT_EQ(run_job(files_open, "", {}).text, "1"); // only its socket
 }
 
 } // namespace

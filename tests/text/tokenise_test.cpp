@@ -1,4 +1,4 @@
-// The tokens of llama.cpp, on any stack, in bounded memory and time.
+// Tokenizer gives llama.cpp's tokens, on any stack, in bounded memory and time.
 #include "text/text.h"
 
 #include "base/error.h"
@@ -29,7 +29,7 @@ std::string repeated(std::string_view unit, size_t bytes) {
     return text;
 }
 
-// What llama.cpp makes of it where there is stack enough.
+// llama.cpp's tokens, on a sufficient stack.
 std::vector<Token> stock_tokens(const llama_vocab *vocab, const std::string &text, bool add_special,
                                 bool parse_special) {
     std::vector<Token> tokens(text.size() * 4 + 8);
@@ -42,7 +42,7 @@ std::vector<Token> stock_tokens(const llama_vocab *vocab, const std::string &tex
     return tokens;
 }
 
-// A server's thread may have no more.
+// Threads of a server may have a stack this small.
 void on_small_stack(const std::function<void()> &work) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -60,7 +60,7 @@ void on_small_stack(const std::function<void()> &work) {
     pthread_attr_destroy(&attributes);
 }
 
-// llama.cpp ends the process for two white spaces in a row with this one.
+// With this pre-tokenizer, llama.cpp aborts on two spaces in a row.
 bool takes_no_space(const std::string &pre) { return pre == "whitespace"; }
 
 testing::Matcher<const Error &> says(const std::string &part) {

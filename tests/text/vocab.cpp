@@ -51,9 +51,9 @@ struct Words {
     }
 };
 
-// Runs and words, with ▁ for a space.
+// Runs and words; ▁ stands for a space.
 Words words_and_bytes(const std::string &model) {
-    const auto byte_type = model == "bert" ? LLAMA_TOKEN_TYPE_NORMAL : LLAMA_TOKEN_TYPE_BYTE; // it has none
+    const auto byte_type = model == "bert" ? LLAMA_TOKEN_TYPE_NORMAL : LLAMA_TOKEN_TYPE_BYTE; // bert has no byte tokens
     Words words;
     words.add("<unk>", LLAMA_TOKEN_TYPE_UNKNOWN);
     words.add("<s>", LLAMA_TOKEN_TYPE_CONTROL);

@@ -1,4 +1,4 @@
-// vocab.h — small vocabularies, made from the first tokens of GPT-2's, as llama.cpp loads them.
+// vocab.h — small vocabularies from the first tokens of GPT-2's, loaded by llama.cpp.
 #pragma once
 
 #include "text/text.h"
@@ -21,10 +21,10 @@ struct VocabOptions {
     std::string model = "gpt2"; // tokenizer.ggml.model
     std::string pre = "gpt-2";  // tokenizer.ggml.pre
     std::string name = "test";
-    std::vector<ExtraToken> extra = {}; // behind the others
-    bool add_bos = false;               // of the first control token in `extra`
-    bool add_eos = false;               // of the last one
-    int bos = -2;                       // -2: as above
+    std::vector<ExtraToken> extra = {}; // after the other tokens
+    bool add_bos = false;               // with the first control token in `extra`
+    bool add_eos = false;               // with the last one
+    int bos = -2;                       // -2: the first control token in `extra`
 };
 
 struct FreeModel {
@@ -32,7 +32,7 @@ struct FreeModel {
 };
 using VocabPtr = std::unique_ptr<llama_model, FreeModel>;
 
-// The bytes and 1000 merges of GPT-2 for "gpt2"; else some words, and a token for each byte.
+// The bytes and 1000 merges of GPT-2 if `model` is "gpt2"; otherwise some words, and one token per byte.
 VocabPtr make_vocab(const VocabOptions &options);
 inline const llama_vocab *vocab_of(const VocabPtr &model) { return llama_model_get_vocab(model.get()); }
 
@@ -41,10 +41,10 @@ struct Vocab {
     VocabPtr model;
     Tokenizer tokenizer;
 };
-// GPT-2's with this pre-tokenizer: made once for all tests.
+// GPT-2's vocabulary with this pre-tokenizer, made once for all tests.
 const Vocab &vocab_with(const std::string &pre);
 
-// One name of each kind of pre-tokenizer that llama.cpp has.
+// One name for each kind of pre-tokenizer in llama.cpp.
 const std::vector<std::string> &pre_tokenizers();
 
 } // namespace larder::test

@@ -1,10 +1,9 @@
-// larder-tiny-models: the tiny model that llama.cpp's own test program makes of each architecture it knows, written to
-// a file. That program's source (tests/test-llama-archs.cpp of llama.cpp, unmodified) is compiled into this one for the
-// settings of each architecture; this file only gives a mixture more experts than a token uses, so that there is
-// something to evict.
+// larder-tiny-models: writes the tiny model that llama.cpp's own test program makes of each architecture. The source of
+// that program (tests/test-llama-archs.cpp of llama.cpp, unmodified) is compiled into this one for the hyperparameters.
+// This file only gives MoE models more experts than one token uses, so that experts are evicted.
 //
-//   larder-tiny-models                       lists what there is: "ARCHITECTURE moe" or "ARCHITECTURE dense" a line
-//   larder-tiny-models ARCHITECTURE moe OUT  writes it
+//   larder-tiny-models                       lists the models, one "ARCHITECTURE moe" or "ARCHITECTURE dense" per line
+//   larder-tiny-models ARCHITECTURE moe OUT  writes one model
 #define main llama_cpp_main
 #include "test-llama-archs.cpp"
 #undef main
@@ -25,17 +24,17 @@ bool is_one_of(llm_arch arch, std::initializer_list<llm_arch> some) {
 }
 
 bool can_be_made(llm_arch arch) {
-    // llama.cpp's program skips these too: its settings do not suffice for them.
+    // llama.cpp's program skips these too: its hyperparameters are not sufficient for them.
     if (is_one_of(arch, {LLM_ARCH_UNKNOWN, LLM_ARCH_GEMMA4, LLM_ARCH_EAGLE3, LLM_ARCH_DFLASH})) {
         return false;
     }
-    // It does not run encoders, but knows enough to make these.
+    // It does not run encoders, but has enough hyperparameters to make these.
     return arch_supported(arch) || is_one_of(arch, {LLM_ARCH_MODERN_BERT, LLM_ARCH_NEO_BERT, LLM_ARCH_EUROBERT,
                                                     LLM_ARCH_GEMMA_EMBEDDING, LLM_ARCH_T5ENCODER});
 }
 
 bool has_experts(llm_arch arch) {
-    // Of these it makes dense models only.
+    // For these it makes only dense models.
     return moe_implemented(arch) || is_one_of(arch, {LLM_ARCH_JAMBA, LLM_ARCH_NEMOTRON_H, LLM_ARCH_NEMOTRON_H_MOE,
                                                      LLM_ARCH_GRANITE_HYBRID, LLM_ARCH_GRANITE_SWA});
 }
@@ -54,12 +53,12 @@ void list() {
     }
 }
 
-// llama_model_save_to_file() knows fewer architectures: it writes the settings anew, and not all of them.
+// llama_model_save_to_file() supports fewer architectures: it writes the hyperparameters anew, and omits some.
 void save(const gguf_context *settings, const llama_model *model, const char *path) {
     const gguf_context_ptr file(gguf_init_empty());
     gguf_set_kv(file.get(), settings);
     for (const auto &[name, tensor] : llama_internal_get_tensor_map(model)) {
-        if (gguf_find_tensor(file.get(), name.c_str()) < 0) { // the output may be the embeddings
+        if (gguf_find_tensor(file.get(), name.c_str()) < 0) { // the output matrix may be the embedding
             gguf_add_tensor(file.get(), tensor);
         }
     }

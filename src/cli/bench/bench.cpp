@@ -1,5 +1,5 @@
-// larder bench: prefill and decode rates as llama-bench measures them, under one budget after the other, with what the
-// disk and the processor would allow.
+// larder bench: measures prefill and decode rates as llama-bench does, under each of several budgets, and compares them
+// with the limits of disk and processor.
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/bench/chart.h"
@@ -49,14 +49,14 @@ std::vector<BenchTest> tests_of(const BenchFlags &flags) {
 }
 
 uint64_t text_bytes(const BenchFlags &flags) {
-    std::error_code ignored; // the worker that reads it says what is wrong with it
+    std::error_code ignored; // the worker that reads the file reports the error
     const uint64_t bytes =
         flags.prompt_file.empty() ? flags.prompt.size() : std::filesystem::file_size(flags.prompt_file, ignored);
     return ignored ? 0 : bytes;
 }
 
-// All rows have the context of the longest test, so that those of one budget have the same arena. A text has at most a
-// token a byte, and the answer to it goes on through all repetitions.
+// All rows use the context of the longest test, so that all rows of one budget have the same arena. A text has at most
+// one token per byte. The answer to it continues through all repetitions.
 uint32_t ctx_tokens_of(const BenchFlags &flags, const std::vector<BenchTest> &tests) {
     uint64_t longest = 0;
     for (const BenchTest &test : tests) {
@@ -100,7 +100,7 @@ std::vector<BenchRow> rows_of(const BenchFlags &flags, const std::vector<BenchTe
     return rows;
 }
 
-// W_s: the rate at which this disk gives this model's slices at the best depth.
+// W_s: the rate at which this disk reads this model's slices at the best depth.
 double measured_slice_rate(const ModelLayout &layout, const BenchFlags &flags) {
     if (layout.expert_tensors.empty() || flags.no_probe) {
         return 0;
@@ -127,7 +127,7 @@ std::string title_of(const BenchRow &row) {
                        row.test.name());
 }
 
-// The rows that were measured before somebody stopped it.
+// Returns the rows that were measured, also if the run was stopped early.
 std::vector<BenchRow> measure_all(std::vector<BenchRow> rows, BenchRunner &runner, BenchReport &report,
                                   const BenchFlags &flags) {
     std::vector<BenchRow> done;
@@ -156,7 +156,7 @@ std::vector<BenchRow> measure_all(std::vector<BenchRow> rows, BenchRunner &runne
 }
 
 int bench(BenchFlags &flags) {
-    Signals signals; // before any other thread
+    Signals signals; // must precede all other threads
     const std::vector<BenchTest> tests = tests_of(flags);
     const ModelLayout layout = open_layout(flags.open.model.path);
     flags.open.model.context.ctx_tokens = ctx_tokens_of(flags, tests);
@@ -164,7 +164,7 @@ int bench(BenchFlags &flags) {
     std::vector<NamedFile> inputs = model_files("-m", flags.open.model.path);
     inputs.push_back({"-f", flags.prompt_file});
     refuse_overwriting(inputs, {{"--svg", flags.svg}});
-    check_replaceable(flags.svg, "--svg"); // not after an hour
+    check_replaceable(flags.svg, "--svg"); // checked now, not after the measurement
 
     BenchSetting setting = setting_of(layout);
     setting.cold = flags.cold;

@@ -15,14 +15,14 @@ namespace {
 constexpr int chart_width = 720;
 constexpr int chart_height = 440;
 
-// Charts one below the other.
+// Places the charts one below the other.
 std::string stacked(const std::vector<std::string> &charts) {
     std::string svg = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
                                   "height=\"{1}\">\n",
                                   chart_width, chart_height * static_cast<int>(charts.size()));
     for (size_t i = 0; i < charts.size(); i++) {
         std::string inner = charts[i];
-        for (const char *attribute : {" width=\"", " height=\""}) { // its place says these instead
+        for (const char *attribute : {" width=\"", " height=\""}) { // x and y of the outer SVG replace these
             const size_t at = inner.find(attribute);
             if (at < inner.find('>')) {
                 inner.erase(at, inner.find('"', inner.find('"', at) + 1) + 1 - at);

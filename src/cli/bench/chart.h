@@ -1,4 +1,4 @@
-// chart.h — the budget curve of `larder bench`: rate and hit rate of decoding against the budget, as one SVG.
+// chart.h — the budget curve of `larder bench`: decode rate and hit rate over the budget, as one SVG.
 #pragma once
 
 #include "cli/bench/report.h"
@@ -8,8 +8,8 @@
 
 namespace larder {
 
-// Of the rows with a budget that decode after depth 0 and could be measured, each length of decode by itself: the upper
-// chart has tokens a second, measured and what the limit is, the lower one the hit rate in percent.
+// Uses the rows with a budget that decode at depth 0 and were measured; each decode length has curves of its own. The
+// upper chart shows tokens per second, measured and limit; the lower one shows the hit rate in percent.
 std::string budget_curve(const BenchSetting &setting, const std::vector<BenchRow> &rows);
 
 } // namespace larder

@@ -63,7 +63,7 @@ std::string number(const std::optional<double> &value, const char *unit, double 
 
 bool refused(const BenchRow &row) { return row.exit_code == exit_code(ErrorKind::budget); }
 
-// As the user named it.
+// The budget as the user wrote it.
 std::string budget_name(const BenchRow &row) {
     if (row.residency != Residency::arena) {
         return std::string(to_string(row.residency));

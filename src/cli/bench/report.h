@@ -1,4 +1,4 @@
-// report.h — the rows of `larder bench` as they are written: a table, CSV, JSON or JSON lines.
+// report.h — writes the rows of `larder bench` as a table, CSV, JSON or JSON lines.
 #pragma once
 
 #include "cli/bench/row.h"
@@ -9,14 +9,14 @@
 
 namespace larder {
 
-// What is the same in all rows.
+// Facts that all rows share.
 struct BenchSetting {
     std::string model_path;
-    std::string model_name; // the model's own, or its file's
+    std::string model_name; // the model's own name, or the name of its file
     std::string architecture;
     uint64_t model_bytes = 0;
     uint64_t routed_bytes = 0;
-    uint64_t token_bytes = 0; // A: what a token's experts need
+    uint64_t token_bytes = 0; // A: bytes of the experts of one token
     bool cold = false;
     uint32_t batch_tokens = 0;
     uint64_t seed = 0;
@@ -24,13 +24,13 @@ struct BenchSetting {
 };
 BenchSetting setting_of(const ModelLayout &layout);
 
-// Rows come one by one, and are written as soon as the format allows.
+// Rows are added one by one, and written as soon as the format allows.
 class BenchReport {
   public:
     // `format`: md, csv, json or jsonl.
     BenchReport(std::string format, BenchSetting setting);
 
-    // Each returns what is to be printed.
+    // Each returns the text to print.
     [[nodiscard]] std::string begin() const;
     [[nodiscard]] std::string add(const BenchRow &row);
     [[nodiscard]] std::string end() const;
@@ -38,11 +38,11 @@ class BenchReport {
   private:
     std::string format_;
     BenchSetting setting_;
-    std::string errors_; // of the rows of a table, for below it
+    std::string errors_; // of the rows; printed below a table
     nlohmann::ordered_json all_ = nlohmann::ordered_json::array();
 };
 
-// One row under the names that CSV and JSON share.
+// One row as JSON. CSV has the same names.
 nlohmann::ordered_json row_json(const BenchSetting &setting, const BenchRow &row);
 
 } // namespace larder

@@ -25,7 +25,7 @@ double stddev_of(const std::vector<double> &values, double mean) {
     return values.size() < 2 ? 0 : std::sqrt(sum / static_cast<double>(values.size() - 1));
 }
 
-// What the disk and the processor allow: both at once at best, one after the other at worst.
+// The limits of disk and processor: the upper one if both work at the same time, the lower one if they alternate.
 void add_limits(RowFigures &figures) {
     const bool disk_unknown = figures.bytes_read_token > 0 && !figures.t_io_ms;
     if (!figures.t_cpu_ms || disk_unknown) {
@@ -89,7 +89,7 @@ int exit_code_of(const std::vector<BenchRow> &rows) {
     for (const BenchRow &row : rows) {
         all_refused = all_refused && row.exit_code == budget;
         if (row.exit_code != 0 && row.exit_code != budget && worst == 0) {
-            worst = row.exit_code > 128 ? 1 : row.exit_code; // killed by a signal
+            worst = row.exit_code > 128 ? 1 : row.exit_code; // ended by a signal
         }
     }
     return all_refused ? budget : worst;

@@ -1,4 +1,4 @@
-// row.h — a row of `larder bench`: what was measured of one test under one budget, and the figures that follow.
+// row.h — a row of `larder bench`: the measurements of one test under one budget, and the figures derived from them.
 #pragma once
 
 #include "base/error.h"
@@ -15,18 +15,18 @@
 namespace larder {
 
 struct BenchRow {
-    Budget budget; // none: what the machine can give, or no arena
+    Budget budget; // empty: what the machine gives, or no arena
     Residency residency = Residency::arena;
     BenchTest test;
     std::vector<Repetition> repetitions;
-    nlohmann::ordered_json figures =
-        nlohmann::ordered_json::object(); // of the last process of this row, under the names of the stats file
+    // Of the row's last process, under the names of the stats file.
+    nlohmann::ordered_json figures = nlohmann::ordered_json::object();
     std::string notice;
-    std::optional<Error> error; // why there are no figures
-    int exit_code = 0;          // of the process
+    std::optional<Error> error; // why the row has no figures
+    int exit_code = 0;          // of the row's process
 };
 
-// docs/bench.md defines each. Absent: it does not apply or nothing tells.
+// docs/bench.md defines each figure. A figure is absent if it does not apply or cannot be measured.
 struct RowFigures {
     double tok_s = 0;
     double tok_s_stddev = 0;
@@ -44,10 +44,10 @@ struct RowFigures {
     std::optional<double> limit_share;
 };
 
-// `disk_bytes_per_second`: W_s, 0 where there is none.
+// `disk_bytes_per_second`: W_s; 0 if it was not measured.
 RowFigures figures_of(const BenchRow &row, double disk_bytes_per_second);
 
-// 0 if any row could be measured and none failed for anything but its budget; 3 if all budgets were refused.
+// 0 if a row was measured and all failed rows failed because of their budget; 3 if all budgets were refused.
 int exit_code_of(const std::vector<BenchRow> &rows);
 
 } // namespace larder

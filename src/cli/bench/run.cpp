@@ -10,7 +10,7 @@ namespace larder {
 
 namespace {
 
-// Tokens decoded twice in a repetition: enough for a median, and a small part of the time.
+// Tokens that are decoded twice per repetition: enough for a median, and a small part of the time.
 constexpr uint32_t repeated_tokens_max = 16;
 
 uint64_t mixed(uint64_t value) { // SplitMix64
@@ -27,7 +27,7 @@ SamplingOptions greedy() {
     return sampling;
 }
 
-// What happened between two looks at the figures.
+// The difference of two sets of figures.
 Repetition between(const RunFigures &before, const RunFigures &after, bool in_arena) {
     Repetition part;
     part.n_token = after.prompt_tokens - before.prompt_tokens + after.decode_tokens - before.decode_tokens;
@@ -98,9 +98,9 @@ std::vector<Token> BenchRun::tokens_of(uint64_t number, uint32_t n) const {
     return tokens;
 }
 
-// Leaves in the session what comes before the measured tokens, and in content_ that and the prompt to measure.
+// Fills the session with the tokens before the measured ones. content_ holds these tokens and the measured prompt.
 void BenchRun::begin(uint64_t number) {
-    session_.reset(); // one at a time
+    session_.reset(); // only one session may exist at a time
     session_ = std::make_unique<Session>(model_, greedy());
     const bool only_generates = test_.n_prompt == 0;
     if (only_generates && test_.depth == 0 && !text_.empty()) {
@@ -122,7 +122,7 @@ bool BenchRun::decode_again(Token token, Repetition &excluded, std::vector<doubl
     const RunFigures before = model_.figures();
     session_->decode(token);
     const Repetition again = between(before, model_.figures(), in_arena_);
-    if (again.expert_misses == 0) { // the arena holds one token's experts at least, so this is so
+    if (again.expert_misses == 0) { // true, as the arena holds at least one token's experts
         times_ms.push_back(again.wall_ms);
     }
     excluded += again;
@@ -134,7 +134,7 @@ void BenchRun::generate(Repetition &result) {
     const uint32_t step = std::max(1U, test_.n_gen / repeated_tokens_max);
     Repetition excluded;
     std::vector<double> times_ms;
-    // For a pager each evaluation is a token: experts would grow cold twice as fast.
+    // A pager counts each evaluation as a token, so repeated tokens would make experts cold twice as fast.
     bool repeats = test_.n_prompt == 0 && model_.residency() != "page";
     for (uint32_t i = 1; i <= test_.n_gen; i++) {
         const Token token = session_->sample();

@@ -40,7 +40,7 @@ bool BenchRunner::run_worker(BenchRow &row, uint64_t first, uint32_t repetitions
         const std::lock_guard lock(worker_mutex_);
         worker_ = &worker;
     }
-    if (stopped_) { // before stop() could see the worker
+    if (stopped_) { // stop() was called before the worker was registered
         worker.terminate();
     }
     while (const std::optional<Json> told = worker.next()) {

@@ -1,4 +1,4 @@
-// runner.h — starts the processes that measure the rows of `larder bench`, one at a time.
+// runner.h — runs the processes that measure the rows of `larder bench`, one at a time.
 #pragma once
 
 #include "cli/bench/row.h"
@@ -23,14 +23,14 @@ struct BenchFlags {
     PageFlags page;
     std::vector<uint32_t> n_prompt = {512};
     std::vector<uint32_t> n_gen = {128};
-    std::vector<uint32_t> n_prompt_gen; // pairs
+    std::vector<uint32_t> n_prompt_gen; // pairs of n_prompt and n_gen
     std::vector<uint32_t> depth = {0};
     uint32_t repetitions = 5;
     std::string prompt;
     std::string prompt_file;
     uint64_t seed = 1;
     bool cold = false;
-    bool warm = false; // the default, said aloud
+    bool warm = false; // the default, given explicitly
     bool no_warmup = false;
     bool no_probe = false;
     std::string output = "md";
@@ -42,16 +42,16 @@ class BenchRunner {
   public:
     explicit BenchRunner(const BenchFlags &flags) : flags_(flags) {}
 
-    // Measures the row named by its budget, residency and test; what goes wrong is in the row too. `after_repetition`
-    // is told how many are done.
+    // Measures the row that its budget, residency and test select. Errors are stored in the row. `after_repetition`
+    // gets the number of finished repetitions.
     void measure(BenchRow &row, const std::function<void(uint32_t done)> &after_repetition);
 
-    // Any thread: ends the process under way; measure() returns and starts no other.
+    // Any thread. Ends the current process; measure() returns and starts no other one.
     void stop();
     [[nodiscard]] bool stopped() const { return stopped_; }
 
   private:
-    // One process; false if the row has an error.
+    // Runs one process. Returns false if the row has an error.
     bool run_worker(BenchRow &row, uint64_t first, uint32_t repetitions, const std::function<void(uint32_t)> &done);
     static void take(BenchRow &row, const Json &told);
 

@@ -5,7 +5,7 @@ namespace larder {
 std::vector<uint64_t> slice_read_bytes(const ModelLayout &layout) {
     std::vector<uint64_t> sizes;
     for (const SizeClass &size_class : layout.size_classes) {
-        // Two classes may have windows of one size.
+        // Two size classes may have windows of the same size.
         if (size_class.n_slices_per_token > 0 && (sizes.empty() || sizes.back() != size_class.slot_bytes)) {
             sizes.push_back(size_class.slot_bytes);
         }

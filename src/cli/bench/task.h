@@ -1,4 +1,4 @@
-// task.h — the measurement of one row of `larder bench`, in a process of its own (worker/task.h).
+// task.h — measures one row of `larder bench` in a separate process (worker/task.h).
 #pragma once
 
 #include "cli/bench/run.h"
@@ -17,15 +17,15 @@ struct BenchJob {
     PagerOptions pager;
     BenchTest test;
     BenchInput input;
-    std::string text_file; // in place of the input's text, if not empty
+    std::string text_file; // replaces the text of the input, if not empty
     uint64_t first = 1;    // number of the first repetition
     uint64_t repetitions = 1;
-    bool warmup = false; // one more before them that does not count
-    bool cold = false;   // an empty page cache first
+    bool warmup = false; // run one more repetition first, and discard it
+    bool cold = false;   // empty the page cache first
 };
 Json to_json(const BenchJob &job);
 
-// What the task tells: {"notice": …}, {"repetition": {…}} for each, {"figures": {…}}.
+// Output of the task: {"notice": …}, one {"repetition": {…}} per repetition, {"figures": {…}}.
 Repetition repetition_from(const Json &json);
 
 } // namespace larder

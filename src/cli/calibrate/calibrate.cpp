@@ -1,4 +1,4 @@
-// larder calibrate: what a model and a context really take under a budget with one reserve after the other.
+// larder calibrate: measures how much memory a model and a context take under one budget, for each of several reserves.
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/calibrate/report.h"
@@ -21,7 +21,7 @@ namespace larder {
 
 namespace {
 
-constexpr std::array<uint64_t, 4> shares_of_budget = {64, 32, 16, 8}; // the third is the default
+constexpr std::array<uint64_t, 4> shares_of_budget = {64, 32, 16, 8}; // the third value is the default
 
 struct CalibrateFlags {
     OpenOptions open;
@@ -64,7 +64,8 @@ CalibratedReserve measured_with(OpenOptions options, uint64_t budget, uint64_t r
 int calibrate(const CalibrateFlags &flags) {
     const OpenOptions options = with_budget(flags.open, flags.budget);
     Calibration calibration;
-    calibration.model_path = open_layout(flags.open.model.path).files.front(); // what is no model is said once
+    // Refuses a file that is not a model once, before all runs.
+    calibration.model_path = open_layout(flags.open.model.path).files.front();
     calibration.budget_bytes = budget_of(options.runtime.plan, probe_machine("", other_claims()));
     for (const uint64_t reserve : reserves_of(flags, calibration.budget_bytes)) {
         calibration.reserves.push_back(measured_with(options, calibration.budget_bytes, reserve));
@@ -78,7 +79,7 @@ int calibrate(const CalibrateFlags &flags) {
                 "raise --ram, lower -c, or try other --reserves");
 }
 
-// That is for one run; here it would be ignored.
+// --reserve sets a single reserve and would have no effect here.
 void refuse_one_reserve(CLI::App &command) {
     command.get_option("--reserve")->group("")->check([](const std::string &text) -> std::string {
         throw Error(ErrorKind::usage, "--reserve: calibrate takes a list of reserves",

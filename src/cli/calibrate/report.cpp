@@ -25,7 +25,7 @@ uint64_t slots_of(const CalibratedReserve &reserve) {
     return n;
 }
 
-// What the process held at its peak beside the parts that the plan counts by name. Below zero if they were not all
+// The peak memory of the process minus the parts that the plan counts by name. Negative if some of them were not fully
 // touched.
 int64_t measured_overhead(const CalibratedReserve &reserve) {
     uint64_t named = 0;
@@ -65,7 +65,7 @@ bool raised(const CalibratedReserve &reserve) {
     return !reserve.figures.is_null() && bytes_of(reserve, "reserve_bytes") > reserve.asked_bytes;
 }
 
-// --reserve with this makes the plan that was measured.
+// The value of --reserve that gives the measured plan.
 std::string flag_of(const CalibratedReserve &reserve) {
     return reserve.asked_bytes == 0 ? "--reserve 0"
                                     : fmt::format("--reserve {}K", align_up(reserve.asked_bytes, KiB) / KiB);
@@ -140,7 +140,7 @@ std::string calibration_json(const Calibration &calibration) {
         }
         json["reserves"].push_back(std::move(row));
     }
-    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; // a file's name need not be UTF-8
+    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; // a file name need not be UTF-8
 }
 
 } // namespace larder

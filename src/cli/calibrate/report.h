@@ -1,4 +1,4 @@
-// report.h — what `larder calibrate` found, as a table or JSON.
+// report.h — the result of `larder calibrate`, as a table or JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,20 +10,21 @@
 namespace larder {
 
 struct CalibratedReserve {
-    uint64_t asked_bytes = 0;       // what the plan makes of it is in the figures
-    nlohmann::ordered_json figures; // of the run, under the names of the stats file; null if there are none
-    std::string error;              // why
+    uint64_t asked_bytes = 0;       // the figures have the reserve that the plan used
+    nlohmann::ordered_json figures; // of the run, under the names of the stats file; null if the run failed
+    std::string error;              // why the run failed
 };
 
 struct Calibration {
     std::string model_path;
     uint64_t budget_bytes = 0;
-    std::vector<CalibratedReserve> reserves; // ascending by what was asked for, so by what was in force
+    // In ascending order of the requested reserve, and so of the reserve in force.
+    std::vector<CalibratedReserve> reserves;
 };
 
-// The peak of the whole process, files mapped into it included, was no more than the budget.
+// Whether the peak of the whole process, including file mappings, was within the budget.
 bool within_budget(const Calibration &calibration, const CalibratedReserve &reserve);
-// The smallest reserve in force that stayed within the budget; null if none did.
+// The smallest reserve in force with which the process stayed within the budget; null if there is none.
 const CalibratedReserve *smallest_reserve(const Calibration &calibration);
 
 std::string calibration_table(const Calibration &calibration);

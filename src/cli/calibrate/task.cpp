@@ -1,4 +1,4 @@
-// One reserve of `larder calibrate`, in a process of its own.
+// Measures one reserve of `larder calibrate` in a separate process.
 #include "cli/worker/task.h"
 #include "cli/bench/run.h"
 #include "machine/process_memory.h"
@@ -16,7 +16,7 @@ namespace {
 constexpr auto sampling_interval = std::chrono::milliseconds(5);
 constexpr uint32_t n_gen_max = 16;
 
-// The most there was while this lives; the kernel keeps no such mark itself.
+// Measures the peak of anonymous memory while it exists. The kernel does not keep this figure.
 class AnonymousPeak {
   public:
     AnonymousPeak()
@@ -33,8 +33,8 @@ class AnonymousPeak {
     std::jthread thread_;
 };
 
-// What the reads did not touch of the arena comes from a thread of idle priority: waits until that is done, as in a
-// longer run it would be, or has stood still for a second.
+// A thread of idle priority touches the part of the arena that the reads did not touch. Waits until it has finished, as
+// it would have in a longer run, or until it made no progress for a second.
 void wait_for_arena(const MemoryPlan &plan) {
     const uint64_t expected = plan.fixed.resident + plan.fixed.kv + plan.arena_bytes;
     uint64_t before = 0;
@@ -51,8 +51,8 @@ void wait_for_arena(const MemoryPlan &plan) {
 
 } // namespace
 
-// {"open": …} -> {"figures": {…}}, with the peak of anonymous memory among them. A prompt that fills the largest ubatch
-// of the plan and some decoding touch all that a longer run would.
+// {"open": …} -> {"figures": {…}}. The figures include the peak of anonymous memory. A prompt that fills the plan's
+// largest ubatch, and some decoding, touch all the memory that a longer run would touch.
 void calibrate_task(const Json &job) {
     const AnonymousPeak peak;
     const std::unique_ptr<OpenModel> model = open_model(open_options_from(job.at("open")));

@@ -13,9 +13,9 @@ namespace larder {
 
 namespace {
 
-constexpr int links_max = 40; // as the kernel has it
+constexpr int links_max = 40; // the kernel's limit
 
-// Where a file that does not exist yet would lie.
+// The canonical path of a file that does not exist yet.
 std::filesystem::path future_path(const std::string &path) {
     std::error_code error;
     const std::filesystem::path place = std::filesystem::absolute(end_of_links(path), error);

@@ -1,4 +1,4 @@
-// output_files.h — what a command writes may be neither what it reads nor what it writes elsewhere.
+// output_files.h — refuses an output file that is also an input or another output.
 #pragma once
 
 #include <string>
@@ -6,20 +6,20 @@
 
 namespace larder {
 
-// A file and the flag that named it.
+// A file and the flag that names it.
 struct NamedFile {
     std::string flag;
-    std::string path; // empty: none was named
+    std::string path; // empty: the flag was not given
 };
 
-// All files of the model that `flag` names: of a shard, going by its name, its siblings too.
+// All files of the model that `flag` names. For a shard, also the other shards, by their file names.
 std::vector<NamedFile> model_files(const std::string &flag, const std::string &path);
 
-// Where a name leads through symbolic links, whether there is a file or not; the name itself if they lead in a circle.
+// The path at the end of a chain of symbolic links; the file need not exist. Returns `path` if the links form a loop.
 std::string end_of_links(const std::string &path);
 
-// Throws Error(usage) that names both flags if an output is one of the inputs, under whatever name, or two outputs are
-// one file. Touches nothing. Devices and pipes may be named twice.
+// Throws Error(usage), with both flags, if an output is the same file as an input or another output, under any name.
+// Touches no file. Devices and pipes may be named twice.
 void refuse_overwriting(const std::vector<NamedFile> &inputs, const std::vector<NamedFile> &outputs);
 
 } // namespace larder

@@ -1,4 +1,4 @@
-// progress_bar.h — how far the resident weights are, on a terminal.
+// progress_bar.h — a progress bar on the terminal for reading resident weights.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace larder {
 
-// For EngineOptions::progress: draws a bar on standard error and removes it when done. Empty if standard error is not a
-// terminal.
+// For RuntimeOptions::progress: draws a bar on standard error and removes it at the end. Empty if standard error is not
+// a terminal.
 std::function<void(uint64_t bytes_done, uint64_t bytes_total)> progress_bar();
 
 } // namespace larder

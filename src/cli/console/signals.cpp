@@ -77,7 +77,7 @@ void Signals::run() {
             if (write_stats_) {
                 write_stats_();
             }
-        } else if (stopping_.exchange(true)) { // the second one
+        } else if (stopping_.exchange(true)) { // the second signal
             std::_Exit(exit_interrupted);
         } else if (info.ssi_signo == SIGINT) {
             on_interrupt();
@@ -99,7 +99,7 @@ void Signals::on_interrupt() {
 }
 
 void Signals::on_terminate() {
-    if (quit_.exchange(true)) { // asked for before: it hangs
+    if (quit_.exchange(true)) { // the second signal: the program does not respond
         std::_Exit(exit_interrupted);
     }
     wake(wake_input_);
@@ -107,11 +107,11 @@ void Signals::on_terminate() {
     if (stop_answer_) {
         stop_answer_();
     } else {
-        std::_Exit(exit_interrupted); // still loading: nothing to put in order
+        std::_Exit(exit_interrupted); // still loading; no cleanup is needed
     }
 }
 
-// Appends what there is to input_, after waiting for it.
+// Waits for input and appends it to input_.
 bool Signals::read_input() {
     while (!quit_ && !input_ended_) {
         std::array<pollfd, 2> fds = {{{STDIN_FILENO, POLLIN, 0}, {wake_input_.get(), POLLIN, 0}}};
@@ -133,7 +133,7 @@ bool Signals::read_input() {
 }
 
 Signals::Line Signals::read_line(std::string &line, uint64_t bytes_max) {
-    constexpr uint64_t skipped_bytes_max = uint64_t{1} << 30U; // then the line has no end: /dev/zero, say
+    constexpr uint64_t skipped_bytes_max = uint64_t{1} << 30U; // a line without an end, for example /dev/zero
     line.clear();
     uint64_t skipped = 0;
     for (size_t searched = 0;;) {
@@ -152,7 +152,7 @@ Signals::Line Signals::read_line(std::string &line, uint64_t bytes_max) {
         }
         input_ended_ = input_ended_ || skipped > skipped_bytes_max;
         if (ends || !read_input()) {
-            if (!ends && skipped == 0) { // a last line may lack its newline
+            if (!ends && skipped == 0) { // the last line may lack its newline
                 line = std::exchange(input_, {});
             }
             const bool nothing = !ends && skipped == 0 && line.empty();

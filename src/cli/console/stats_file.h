@@ -1,4 +1,4 @@
-// stats_file.h — the file that --stats names.
+// stats_file.h — the file of --stats.
 #pragma once
 
 #include <mutex>
@@ -8,11 +8,11 @@ namespace larder {
 
 class StatsFile {
   public:
-    // Empty path: there is none, and write() does nothing. Throws Error(io) at once if the file cannot be written, so
-    // that nobody finds out after an hour. What an earlier run wrote stays until write().
+    // With an empty path, write() does nothing. Throws Error(io) at once if the file cannot be written, and not only
+    // after a long run. The content of an earlier run stays until write().
     explicit StatsFile(std::string path);
 
-    // Replaces the content. A regular file changes at once or not at all. Throws Error(io). Any thread.
+    // Replaces the content; a regular file is replaced atomically. Throws Error(io). Any thread.
     void write(const std::string &text);
 
   private:

@@ -29,7 +29,8 @@ void print_now(const std::string &text) {
 void fill_standard_streams() {
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-            // The lowest free number is taken, which is this one. A closed output stays one that cannot be written.
+            // open() returns the lowest free descriptor, which is this one. It is read-only, so writing to a closed
+            // output still fails.
             [[maybe_unused]] const int opened = open("/dev/null", O_RDONLY);
         }
     }

@@ -38,14 +38,14 @@ void write_all(int fd, const std::string &text, const std::string &path, const s
     }
 }
 
-// Devices and pipes cannot be replaced by a renamed file.
+// A rename would replace the device or pipe itself.
 bool is_special(const std::string &path) {
     struct stat info = {};
     return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
-// A new file beside that at the end of `path`, to be renamed to it: a link stays one. Its name was nobody's before.
-// Gone at the end unless it was renamed.
+// A new file in the directory of the file to which `path` leads, so that a link stays a link. It has an unused name,
+// and is removed unless it was renamed.
 class NewFile {
   public:
     NewFile(const std::string &path, const std::string &flag) : target_(end_of_links(path)) {
@@ -105,7 +105,7 @@ void check_writable(const std::string &path, const std::string &flag) {
         const NewFile can_be_made(path, flag);
         return;
     }
-    // A pipe without a reader is refused instead of waited for.
+    // Without O_NONBLOCK, open() would wait for a reader of the pipe.
     const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd.valid()) {
         throw cannot_write(path, flag);

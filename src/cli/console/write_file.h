@@ -1,17 +1,17 @@
-// write_file.h — files that a command writes: whole or not at all, and checked before the work begins.
+// write_file.h — writes output files atomically, and checks before the work begins that they can be written.
 #pragma once
 
 #include <string>
 
 namespace larder {
 
-// Throws Error(io) naming `flag` if `path` cannot be written: in place, or as write_file() does it. Whatever is there
-// stays as it is. Empty path: nothing.
+// Throw Error(io) that names `flag` if `path` cannot be written: in place, or by replacement as in write_file(). They
+// do not change an existing file. An empty path is accepted.
 void check_writable(const std::string &path, const std::string &flag);
 void check_replaceable(const std::string &path, const std::string &flag);
 
-// Writes `text` to a new file and gives it the name at which the links of `path` end, so that it changes at once or not
-// at all; to a device or a pipe directly. Throws Error(io) naming `flag`.
+// Writes `text` to a new file and renames it to the file at the end of the links of `path`, which replaces it
+// atomically. Writes to a device or a pipe directly. Throws Error(io) that names `flag`.
 void write_file(const std::string &path, const std::string &text, const std::string &flag);
 
 } // namespace larder

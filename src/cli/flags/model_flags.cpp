@@ -23,7 +23,7 @@ const std::string computing_group = "Computing and reading";
 constexpr int64_t threads_max = 512;   // ggml's GGML_MAX_N_THREADS
 constexpr int64_t sequences_max = 256; // llama.cpp's LLAMA_MAX_SEQ
 constexpr int64_t tokens_max = INT32_MAX;
-constexpr int64_t ctx_tokens_max = UINT32_MAX - ctx_tokens_step; // it is rounded up
+constexpr int64_t ctx_tokens_max = UINT32_MAX - ctx_tokens_step; // llama.cpp rounds the number up
 constexpr int64_t io_depth_max = 1024;
 constexpr int64_t io_timeout_max = 86'400;
 
@@ -42,7 +42,7 @@ const std::map<std::string, std::optional<Kernels>> kernel_names = {{"auto", std
 const std::map<std::string, DirectIo> direct_io_names = {
     {"auto", DirectIo::automatic}, {"required", DirectIo::required}, {"off", DirectIo::off}};
 
-// An option that takes one of these names. Help shows "auto", which each of them has, as the default.
+// An option that takes one of these names. Help shows "auto" as the default; each of these options has it.
 template <typename Value>
 CLI::Option *add_choice(CLI::App &command, const std::string &name, Value &value,
                         const std::map<std::string, Value> &names, const std::string &description) {
@@ -64,7 +64,7 @@ CLI::Option *add_size(CLI::App &command, const std::string &name, std::optional<
                                    });
 }
 
-// llama.cpp's -1 and 0 are the default.
+// The values -1 and 0 mean the default, as in llama.cpp.
 CLI::Option *add_threads(CLI::App &command, const std::string &names, uint32_t &threads,
                          const std::string &description) {
     return detail::add_text_option(command, names, description, "N",

@@ -1,6 +1,6 @@
-// model_flags.h — the flags every command that loads a model shares. Names are llama.cpp's where it has one.
+// model_flags.h — flags of all commands that load a model. They have llama.cpp's names where llama.cpp has the flag.
 //
-// Flags are parsed once, on the command line, into the options that the runtime takes.
+// The command line is parsed once, into the options of the runtime.
 #pragma once
 
 #include "session/open_model.h"
@@ -14,33 +14,33 @@
 
 namespace larder {
 
-inline constexpr uint32_t batch_tokens_max = 1U << 24; // of -b: beyond any context
+inline constexpr uint32_t batch_tokens_max = 1U << 24; // of -b: larger than any context
 
-// --ram: as it was given, to be named again, and what it is. Without one: what the machine can give.
+// --ram as text, for messages and workers, and as bytes. Without a value: what the machine gives.
 struct Budget {
     std::string text;
-    std::optional<uint64_t> bytes; // of a share: of what the machine could give when it was parsed
+    std::optional<uint64_t> bytes; // for a percentage: of the available memory at the time of parsing
 };
-// "8G", "50%". Throws Error(usage).
+// Parses "8G" or "50%". Throws Error(usage).
 Budget parse_budget(const std::string &text);
 
-// The options with this budget.
+// A copy of the options with this budget.
 OpenOptions with_budget(const OpenOptions &options, const Budget &budget);
 
-// Adds -m, -c, -t and so on. --ram is added apart, as some commands take several.
+// Adds -m, -c, -t and so on. --ram is separate, because some commands take several values.
 void add_model_flags(CLI::App &command, OpenOptions &options);
 
-// Adds -m, which is a positional argument too, and makes the command line refuse to do without.
+// Adds -m, which is also a positional argument and is required.
 CLI::Option *add_model_flag(CLI::App &command, std::string &path);
 
-// Adds --ram, the budget of the whole process: one value, or a list.
+// Adds --ram, the budget of the whole process: one value or a list.
 void add_budget_flag(CLI::App &command, Budget &budget);
 void add_budgets_flag(CLI::App &command, std::vector<Budget> &budgets, const std::string &description);
 
 // Adds -b.
 void add_batch_flag(CLI::App &command, OpenOptions &options);
 
-// Adds -o, --output: a table in Markdown or JSON.
+// Adds -o, --output: a Markdown table or JSON.
 void add_output_flag(CLI::App &command, std::string &output);
 
 // Adds --io and --direct-io.

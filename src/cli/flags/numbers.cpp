@@ -15,7 +15,7 @@ int64_t parse_integer(const std::string &text, const std::string &flag, int64_t 
     const char *const end = text.data() + text.size();
     const auto [stopped, code] = std::from_chars(text.data(), end, value);
     const size_t first_digit = text.starts_with('-') ? 1 : 0;
-    const bool padded = text.size() > first_digit + 1 && text[first_digit] == '0'; // octal elsewhere
+    const bool padded = text.size() > first_digit + 1 && text[first_digit] == '0'; // other parsers read it as octal
     if (text.empty() || stopped != end || code == std::errc::invalid_argument || padded) {
         throw Error(ErrorKind::usage,
                     fmt::format("{}: '{}' is not a whole number", flag, printable(text, quoted_characters_max)),

@@ -1,5 +1,5 @@
-// numbers.h — options that take numbers, read strictly: what is not all a number, does not fit, or lies outside of its
-// range is refused by the option's name. (CLI11 takes an empty text for 0 and "010" for 8.)
+// numbers.h — options with numbers, parsed strictly: text that is not entirely a number, does not fit the type, or is
+// out of range is refused with the option's name. (CLI11 reads an empty text as 0 and "010" as 8.)
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 
 namespace larder {
 
-// Decimal digits, with a minus where negative numbers are allowed. Throws Error(usage) that names `flag`.
+// Decimal digits, with a minus sign if `min` is negative. Throws Error(usage) that names `flag`.
 int64_t parse_integer(const std::string &text, const std::string &flag, int64_t min, int64_t max);
 // A finite number in decimal or scientific notation. Throws Error(usage) that names `flag`.
 double parse_real(const std::string &text, const std::string &flag, double min, double max);
@@ -23,12 +23,12 @@ CLI::Option *add_text_option(CLI::App &command, const std::string &names, const 
 CLI::Option *add_list_option(CLI::App &command, const std::string &names, const std::string &description,
                              const std::string &type,
                              const std::function<void(const std::vector<std::string> &texts)> &take);
-std::string long_name(const std::string &names); // the name that errors give: the first one
+std::string long_name(const std::string &names); // the name used in errors: the first long name
 
 } // namespace detail
 
-// Adds an option for a whole number from `min` to `max`. The value is left alone where the option is not given; help
-// shows no default.
+// Adds an option for an integer from `min` to `max`. Without the option, `value` does not change. Help shows no
+// default.
 template <typename Integer>
 CLI::Option *add_integer(CLI::App &command, const std::string &names, Integer &value, int64_t min, int64_t max,
                          const std::string &description) {

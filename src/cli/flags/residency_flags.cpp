@@ -25,7 +25,7 @@ template <typename Values> std::vector<std::string> names_of(const Values &value
     return names;
 }
 
-// `name` was checked to be one of them.
+// `name` was already checked to be one of the values.
 template <typename Values> auto named(const Values &values, const std::string &name) {
     return *std::ranges::find_if(values, [&](const auto value) { return to_string(value) == name; });
 }

@@ -1,4 +1,4 @@
-// residency_flags.h — --residency, and what only one of its values takes (docs/residency.md).
+// residency_flags.h — --residency, and flags that apply to only one of its values (docs/residency.md).
 #pragma once
 
 #include "lab/residency/residency.h"
@@ -14,9 +14,9 @@
 namespace larder {
 
 std::vector<std::string> residency_names();
-Residency residency_of(const std::string &name); // one of those
+Residency residency_of(const std::string &name); // `name` must be one of the residencies
 
-// What only residency page takes: absent where it was not given.
+// Flags of residency page. Absent if not given.
 struct PageFlags {
     std::optional<uint32_t> hot_tokens;
     std::optional<PageEvict> evict;
@@ -24,12 +24,12 @@ struct PageFlags {
     [[nodiscard]] PagerOptions options() const;
 };
 
-// Adds --residency, one value.
+// Adds --residency with one value.
 void add_residency_flag(CLI::App &command, Residency &residency);
 // Adds --hot-tokens and --page-evict.
 void add_page_flags(CLI::App &command, PageFlags &flags);
 
-// Throws Error(usage) for flags that this residency would not heed, each by its name.
+// Throws Error(usage), naming each, for flags that this residency would ignore.
 void refuse_unheeded(Residency residency, const PageFlags &page, const OpenOptions &options);
 
 } // namespace larder

@@ -43,7 +43,7 @@ void refuse_what_larder_cannot_have(std::string_view argument) {
     }
 }
 
-// "-xyz", which CLI11 would take for -x with the value "yz".
+// "-xyz", which CLI11 would parse as -x with the value "yz".
 bool has_several_letters(std::string_view argument) {
     return argument.size() > 2 && argument[0] == '-' && std::isalpha(static_cast<unsigned char>(argument[1])) != 0 &&
            std::isalpha(static_cast<unsigned char>(argument[2])) != 0;
@@ -80,7 +80,7 @@ class HelpFormatter : public CLI::Formatter {
 std::vector<std::string> with_long_names(const CLI::App &app, int argc, char **argv) {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     const CLI::App *command = arguments.empty() ? nullptr : command_named(app, arguments.front());
-    bool is_value = false; // of the option before
+    bool is_value = false; // of the previous option
     for (std::string &argument : arguments) {
         if (argument == "--") {
             break;

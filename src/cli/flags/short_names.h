@@ -1,5 +1,4 @@
-// short_names.h — llama.cpp spells some short flags with several letters (-ub, -fa, -ctk), which CLI11 knows nothing
-// of.
+// short_names.h — llama.cpp's short flags with several letters (-ub, -fa, -ctk), which CLI11 does not support.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,13 +9,13 @@
 
 namespace larder {
 
-// The arguments with those short names replaced by their long ones; what is the value of an option of `app`'s command
-// stays as it is, and so does all after "--". Throws Error(usage) for others of the kind, which
-// taken letter by letter would mean something else, and for llama.cpp's flags that larder cannot have, with what to do
-// instead.
+// The arguments with those short names replaced by the long ones. Values of options of `app`'s command and everything
+// after "--" stay unchanged. Throws Error(usage) for other arguments of this form, which would mean something else if
+// parsed letter by letter. Also throws it for llama.cpp's flags that larder does not support; the error names the
+// alternative.
 std::vector<std::string> with_long_names(const CLI::App &app, int argc, char **argv);
 
-// Prints help with those short names beside the long ones.
+// Prints help with those short names next to the long ones.
 std::shared_ptr<CLI::Formatter> help_formatter();
 
 } // namespace larder

@@ -9,7 +9,7 @@ namespace larder {
 
 namespace {
 
-// Optimal string alignment: Levenshtein's distance, with a swap of neighbouring letters as one step.
+// Optimal string alignment: the Levenshtein distance, with a swap of adjacent letters as one edit.
 size_t distance(std::string_view a, std::string_view b) {
     std::vector<size_t> before;
     std::vector<size_t> last(b.size() + 1);
@@ -57,7 +57,7 @@ std::string flag_suggestion(const CLI::App &command, std::string_view argument) 
 std::string command_suggestion(const CLI::App &app, std::string_view word) {
     std::vector<std::string> names;
     for (const CLI::App *command : app.get_subcommands([](const CLI::App *) { return true; })) {
-        if (!command->get_group().empty()) { // else it is hidden
+        if (!command->get_group().empty()) { // an empty group hides the command
             names.push_back(command->get_name());
         }
     }

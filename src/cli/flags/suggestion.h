@@ -1,4 +1,4 @@
-// suggestion.h — the name that a user who mistyped one may have meant.
+// suggestion.h — suggests a name for a mistyped one.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,10 +9,10 @@
 
 namespace larder {
 
-// The name with the fewest letters to change, add, remove or swap; empty if all are too far off.
+// The name with the smallest edit distance (change, add, remove or swap a letter); empty if all are too far.
 std::string nearest_name(std::string_view word, const std::vector<std::string> &names);
 
-// "did you mean --prompt? " for an argument of `command` that is no flag of it, or an empty text.
+// "did you mean --prompt? " for an argument that is not a flag of `command`; empty if no flag is near.
 std::string flag_suggestion(const CLI::App &command, std::string_view argument);
 // The same for a command of `app`.
 std::string command_suggestion(const CLI::App &app, std::string_view word);

@@ -1,4 +1,4 @@
-// larder inspect: the sizes of a model's weights, read from its metadata.
+// larder inspect: prints the sizes of a model's weights, from its metadata.
 #include "base/bytes.h"
 #include "base/error.h"
 #include "cli/command.h"

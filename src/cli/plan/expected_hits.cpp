@@ -14,9 +14,9 @@ namespace larder {
 namespace {
 
 constexpr uint32_t n_token = 200;
-constexpr uint32_t layers_max = 16; // they are all alike, so more of them tell nothing new and take time
+constexpr uint32_t layers_max = 16; // the layers are alike; more of them take time and add no information
 
-// MoE layers that route among the model's experts; those that only predict further tokens count with `all`.
+// Number of MoE layers that route among the model's experts. Layers for multi-token prediction count only with `all`.
 uint32_t routed_layers(const ModelLayout &layout, bool all) {
     uint32_t n = 0;
     int64_t moe_layer_last = -1;
@@ -53,7 +53,7 @@ RoutingTrace trace_for(const ModelLayout &layout, const std::string &path) {
                 layout.n_expert_used),
             "record one with larder run --trace");
     }
-    trace.n_expert = layout.n_expert; // not every format says it
+    trace.n_expert = layout.n_expert; // some trace formats lack it
     return trace;
 }
 

@@ -1,4 +1,4 @@
-// larder plan: how a budget would be shared out, and whether it suffices, before a weight is read.
+// larder plan: shows how a budget would be divided, and whether it suffices, without reading weights.
 #include "plan/plan.h"
 
 #include "base/bytes.h"
@@ -37,7 +37,7 @@ struct PlanFlags {
     bool all = false;
 };
 
-// What the budget may be: --ram, but no more than the machine gives.
+// The usable budget: --ram, at most what the machine gives.
 uint64_t usable_budget(const Planner &planner) {
     const PlanOptions &options = planner.plan_options();
     const uint64_t wanted = budget_of(options, planner.machine());
@@ -60,7 +60,7 @@ PlanSubject model_of(const Planner &planner) {
     return model;
 }
 
-// The smallest budget for a context. One that is too long to be asked about does not fit.
+// The smallest budget for a context. A context that is too long to be measured does not fit.
 uint64_t need_of(Planner &planner, uint32_t ctx_tokens) {
     try {
         return smallest_budget(planner.layout(), planner.least(ctx_tokens), planner.plan_options());
@@ -72,7 +72,7 @@ uint64_t need_of(Planner &planner, uint32_t ctx_tokens) {
     }
 }
 
-// The plan of the smallest budget that holds the context, whatever the machine gives; none where no budget helps.
+// The plan of the smallest budget that holds the context, whatever the machine gives. Empty if no budget suffices.
 std::optional<MemoryPlan> smallest_plan(Planner &planner) {
     const uint32_t ctx_tokens = planner.spec().context.ctx_tokens;
     const uint64_t smallest = need_of(planner, ctx_tokens);
@@ -86,12 +86,12 @@ std::optional<MemoryPlan> smallest_plan(Planner &planner) {
         MemoryPlan plan = make_plan(planner.layout(), planner.least(ctx_tokens), planner.machine(), options);
         plan.ubatch_tokens = planner.least_ubatch(ctx_tokens);
         return plan;
-    } catch (const Error &) { // --arena or --cache is below one token's experts
+    } catch (const Error &) { // --arena or --cache is smaller than one token's experts
         return std::nullopt;
     }
 }
 
-// "lower -c to 512", and into what it fits where that is not the budget that was asked for.
+// "lower -c to 512". Adds the budget that this context fits if it differs from the requested one.
 Remedy lower_context(const PlanReport &report) {
     const std::string into = report.ctx_budget_bytes < report.model.budget_bytes
                                  ? ", which fits into " + format_bytes(report.ctx_budget_bytes)
@@ -100,13 +100,13 @@ Remedy lower_context(const PlanReport &report) {
             *report.ctx_tokens_max};
 }
 
-// The refusal of a context that does not fit: with the largest that does, or without the advice to lower it.
+// The refusal of a context that does not fit. Names the largest context that fits, or omits the advice to lower it.
 Error with_context(const Error &refusal, const PlanReport &report) {
     const Error others = refusal.without_remedies(RemedyKind::shorter_context);
     return report.ctx_tokens_max ? others.with_remedy(lower_context(report)) : others;
 }
 
-// The refusal of a context so long that it cannot be measured, so that no budget for it is known.
+// The refusal of a context too long to be measured. No sufficient budget is known.
 Error with_context_unmeasured(Planner &planner, const Error &refusal, const PlanReport &report) {
     if (report.ctx_tokens_max) {
         return refusal.with_remedies({lower_context(report)});
@@ -136,12 +136,12 @@ void explain_refusal(PlanReport &report, Planner &planner, const Error &refusal)
     const bool unmeasured = need_of(planner, report.ctx_tokens) == UINT64_MAX;
     report.machine_suffices = report.smallest_budget_bytes.value_or(UINT64_MAX) <= budget &&
                               budget < planner.plan_options().budget_bytes.value_or(budget);
-    if (report.machine_suffices) { // the context fits, and maybe a longer one, up to the model's
+    if (report.machine_suffices) { // the context fits, and perhaps a longer one, up to the model's
         report.ctx_budget_bytes = budget;
         const uint64_t longest = std::max<uint64_t>(report.ctx_tokens, planner.layout().context_length);
         report.ctx_tokens_max =
             std::max(report.ctx_tokens, largest_context_within(planner, longest + 1, budget).value_or(0));
-    } else if (unmeasured || report.smallest_budget_bytes.value_or(0) > budget) { // else it is not the context
+    } else if (unmeasured || report.smallest_budget_bytes.value_or(0) > budget) { // else another cause
         report.ctx_budget_bytes = budget;
         report.ctx_tokens_max = largest_context_within(planner, report.ctx_tokens, budget);
         report.refusal = unmeasured ? with_context_unmeasured(planner, refusal, report) : with_context(refusal, report);
@@ -165,25 +165,25 @@ PlanReport plan_or_refusal(Planner &planner) {
         return report;
     }
     report.kernels = planned.models.front().kernels;
-    report.model.budget_bytes = planned.memory.budget_bytes; // --cache names it
+    report.model.budget_bytes = planned.memory.budget_bytes; // --cache determines the budget
     report.model.budget_source = planned.memory.budget_source;
     try {
         planner.check_lock(planned);
-    } catch (const Error &error) { // which no other budget or context helps
+    } catch (const Error &error) { // no other budget or context helps
         report.refusal = error;
     }
     report.memory = std::move(planned.memory);
     return report;
 }
 
-// Puts the plan of what the machine gives in the place of that of the smallest budget.
+// Replaces the plan of the smallest budget by the plan of what the machine gives.
 void plan_for_the_machine(PlanReport &report, OpenOptions options) {
     options.runtime.plan.budget_bytes = report.model.machine.usable_bytes;
     try {
         const ProcessPlan planned = Planner({options.model}, options.runtime).plan();
         report.memory = planned.memory;
         report.kernels = planned.models.front().kernels;
-    } catch (const Error &error) { // it gives less than a moment ago
+    } catch (const Error &error) { // less memory is available than a moment ago
         if (error.kind() != ErrorKind::budget) {
             throw;
         }
@@ -202,7 +202,7 @@ PlanReport report_of(const OpenOptions &options, const std::string &trace_path) 
     report.threads = planner->spec().context.threads;
     report.threads_bound_by = options.model.context.threads == 0 ? usable_cpus().bound_by() : "";
     const ModelLayout layout = std::move(planner->take_layouts().front());
-    planner.reset(); // what it holds would be overhead in the plan of another
+    planner.reset(); // its memory would count as overhead in the next plan
     if (report.machine_suffices) {
         plan_for_the_machine(report, options);
     }
@@ -213,7 +213,7 @@ PlanReport report_of(const OpenOptions &options, const std::string &trace_path) 
     return report;
 }
 
-// -c, or else 2048, 4096, … up to the model's context; that alone if it is shorter.
+// -c if given; otherwise 2048, 4096, … up to the model's context, or only the model's context if it is shorter.
 std::vector<uint32_t> contexts_of(uint32_t asked_tokens, uint64_t model_ctx_tokens) {
     if (asked_tokens > 0) {
         return {rounded_context(asked_tokens)};

@@ -17,7 +17,7 @@ double percent_of(uint64_t part, uint64_t whole) {
 
 template <typename Value> Json or_null(const std::optional<Value> &value) { return value ? Json(*value) : Json(); }
 
-std::string dumped(const Json &json) { // a file's name need not be UTF-8
+std::string dumped(const Json &json) { // a file name need not be UTF-8
     return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -112,7 +112,7 @@ std::string verdict_of(const PlanReport &report) {
     return text + (report.ctx_budget_bytes > 0 ? largest_context_of(report) : "");
 }
 
-// Of what the table is, where it is not of the budget that was asked for.
+// Names the budget of the table if it is not the requested one.
 std::string subject_of(const PlanReport &report) {
     if (!report.refusal || !report.smallest_budget_bytes) {
         return {};

@@ -1,8 +1,8 @@
-// report.h — what `larder plan` found, as a table or JSON.
+// report.h — the result of `larder plan`, as a table or JSON.
 //
-// Letters are those of the static budget check that others use: C resident weights, E the arena, K KV cache and
-// recurrent state, O compute buffers and overhead; the lower bound L = C + E + K, the footprint F = L + O. A budget
-// holds F and the reserve.
+// The letters are those of the usual static budget check: C resident weights, E arena, K KV cache and recurrent state,
+// O compute buffers and overhead. The lower bound is L = C + E + K, the footprint F = L + O. A budget holds F and the
+// reserve.
 #pragma once
 
 #include "base/error.h"
@@ -18,17 +18,17 @@
 
 namespace larder {
 
-// What all reports begin with.
+// The first part of all reports.
 struct PlanSubject {
     std::string path;
     std::string architecture;
     uint64_t total_bytes = 0;
     uint64_t routed_bytes = 0;
-    uint64_t budget_bytes = 0; // that was asked for
+    uint64_t budget_bytes = 0; // as requested
     std::string budget_source;
     Machine machine;
     uint32_t sequences = 1;
-    uint64_t ctx_tokens = 0; // that it was trained for; 0: unknown
+    uint64_t ctx_tokens = 0; // the model's training context; 0: unknown
 };
 
 struct PlanReport {
@@ -36,28 +36,29 @@ struct PlanReport {
     std::vector<SizeClass> size_classes;
     uint32_t ctx_tokens = 0;
     uint32_t ctx_asked_tokens = 0; // -c; 0: none
-    // If it is refused: of the smallest budget that works, or of what the machine gives where that is enough.
+    // After a refusal: the plan of the smallest budget that works, or of what the machine gives if that is enough.
     MemoryPlan memory;
     Kernels kernels = Kernels::plain;
     uint32_t threads = 0;
-    std::string
-        threads_bound_by; // why they are fewer than the machine's cores; empty if they are not, or were asked for
+    // Why there are fewer threads than cores; empty if there are not, or if the user chose the number.
+    std::string threads_bound_by;
     double cached_share = 0;
     std::optional<ExpectedHits> hits;
     std::optional<uint64_t> reserve_asked_bytes; // --reserve
     std::optional<Error> refusal;
-    std::optional<uint64_t> smallest_budget_bytes; // if it is refused; none where no budget helps
-    bool machine_suffices = false; // it is refused as the machine gives less than was asked for, which is enough
-    uint64_t ctx_budget_bytes = 0; // in which the largest context was looked for; 0: the context is not the reason
-    std::optional<uint32_t> ctx_tokens_max; // that fits into it; none if none does
+    std::optional<uint64_t> smallest_budget_bytes; // after a refusal; empty if no budget suffices
+    // Refused because the machine gives less than requested, although what it gives is enough.
+    bool machine_suffices = false;
+    uint64_t ctx_budget_bytes = 0; // in which the largest context was searched; 0: the context is not the cause
+    std::optional<uint32_t> ctx_tokens_max; // the largest context that fits; empty if none does
 };
 
-// One context with one share of the experts cached, at its least: the smallest ubatch and plain kernels, unless others
-// were asked for.
+// One context with one share of the experts cached, at minimum memory: the smallest ubatch and plain kernels, unless
+// the user chose others.
 struct FeasibilityCell {
     uint64_t lower_bound_bytes = 0; // L
     uint64_t footprint_bytes = 0;   // F
-    uint64_t needed_bytes = 0;      // the smallest budget; 0: less than one token's experts, no budget helps
+    uint64_t needed_bytes = 0;      // the smallest budget; 0: less than one token's experts, so no budget suffices
     bool feasible = false;
 };
 struct FeasibilityRow {

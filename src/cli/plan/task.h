@@ -1,4 +1,4 @@
-// task.h — a plan made in a process of its own (worker/task.h).
+// task.h — makes a plan in a separate process (worker/task.h).
 #pragma once
 
 #include "cli/worker/task.h"
@@ -7,8 +7,8 @@
 
 namespace larder {
 
-// What open_model() would decide with these options: ctx_tokens, threads, ubatch_tokens, kernels, arena_bytes and
-// floor_bytes. Nothing if somebody ended the process. Throws what it told.
+// The plan that open_model() would make with these options: ctx_tokens, threads, ubatch_tokens, kernels, arena_bytes
+// and floor_bytes. Empty if a signal ended the worker. Throws the error that the worker reported.
 std::optional<Json> planned_in_worker(const OpenOptions &options);
 
 } // namespace larder

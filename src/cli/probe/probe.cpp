@@ -1,4 +1,4 @@
-// larder probe: measures the disk with the reads that larder makes, and memory, and says what both mean for a model.
+// larder probe: measures memory, and the disk with larder's kind of reads, and computes what both mean for a model.
 #include "lab/probe/probe.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -33,11 +33,11 @@ struct ProbeFlags {
     std::string output = "md";
 };
 
-// For a file that is not a model: sizes around those of most models' slices, as far as they fit into it.
+// For a file that is not a model: sizes near the slices of most models, as far as they fit into the file.
 std::vector<uint64_t> default_sizes(uint64_t bytes) {
     std::vector<uint64_t> sizes = {256 * KiB, MiB, 4 * MiB};
     std::erase_if(sizes, [bytes](uint64_t size) { return size > bytes; });
-    return sizes.empty() ? std::vector<uint64_t>{256 * KiB} : sizes; // and the probe says that it does not fit
+    return sizes.empty() ? std::vector<uint64_t>{256 * KiB} : sizes; // the probe reports that this size does not fit
 }
 
 TemporarySize temporary_size(const ProbeFlags &flags) {
@@ -66,7 +66,7 @@ std::vector<uint64_t> sizes_of(const ProbeFlags &flags, const ProbeTarget &targe
     return sizes.empty() ? default_sizes(target.bytes) : sizes;
 }
 
-// Far more than the processor's caches hold, and not so much that memory runs short.
+// Much larger than the processor's caches, and small enough not to make memory short.
 uint64_t memory_probe_bytes() { return std::min<uint64_t>(256 * MiB, probe_machine().usable_bytes / 4); }
 
 int probe(const ProbeFlags &flags) {

@@ -23,7 +23,8 @@ double best_memory(const std::vector<MemorySample> &memory) {
     return best;
 }
 
-// All resident weights but the table of embeddings, of which a token needs one row, unless it is the head as well.
+// All resident weights except the embedding table, of which a token needs one row. Includes the table if it is also the
+// output matrix.
 uint64_t token_memory_bytes(const ModelLayout &layout) {
     uint64_t embedding = 0;
     uint64_t head = 0;

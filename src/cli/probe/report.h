@@ -10,16 +10,16 @@
 
 namespace larder {
 
-// What the figures mean for decoding with a model.
+// What the measurements mean for decoding with a model.
 struct ProbeVerdict {
     double slice_bytes_per_second = 0;  // see slice_rate.h
     double memory_bytes_per_second = 0; // with the best number of threads
-    uint64_t token_read_bytes = 0;      // from the disk, with nothing in the arena
+    uint64_t token_read_bytes = 0;      // from the disk, if nothing is cached
     uint64_t token_memory_bytes = 0;    // weights that one token reads from memory
     double disk_tok_s_no_hits = 0;
     double disk_tok_s_typical = 0; // at a hit rate of typical_hit_rate
     double memory_tok_s = 0;
-    double crossing_hit_rate = 0; // above it memory is the limit, below it the disk; 0: memory always
+    double crossing_hit_rate = 0; // above it, memory is the limit; below it, the disk; 0: always memory
 };
 inline constexpr double typical_hit_rate = 0.75;
 

@@ -36,7 +36,7 @@ uint64_t free_bytes(const std::string &directory) {
     return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 
-// Numbers that no disk or file system can make smaller.
+// Random numbers, which no disk or file system can compress.
 void fill(std::vector<uint64_t> &words, uint64_t &state) {
     for (uint64_t &word : words) {
         state += 0x9e3779b97f4a7c15ULL; // SplitMix64

@@ -11,7 +11,7 @@ namespace larder {
 
 namespace {
 
-// What differs from what was asked for, or from a machine that larder has to itself.
+// Reports differences from the requested settings, and from a machine that larder does not share.
 void announce_differences(const OpenModel &model, const ContextSpec &asked) {
     if (asked.ctx_tokens > 0 && model.ctx_tokens() != asked.ctx_tokens) {
         say("note: {}\n", rounded_context_note(asked.ctx_tokens));

@@ -1,4 +1,4 @@
-// announce.h — what larder run says on standard error before and after an answer.
+// announce.h — messages of larder run on standard error before and after an answer.
 #pragma once
 
 #include "lab/residency/residency.h"
@@ -8,11 +8,11 @@
 
 namespace larder {
 
-// The plan in two lines, before weights are read. `ctx_tokens` as asked for, 0 if it was not.
+// The plan in two lines, before weights are read. `ctx_tokens`: as requested; 0 if not given.
 void announce_plan(const ModelLayout &layout, const MemoryPlan &plan, uint32_t ctx_tokens);
-// What is in use: residency, kernels, and what differs from `asked` or from a machine that larder has to itself.
+// The settings in use: residency, kernels, and differences from `asked` or from a machine that larder does not share.
 void announce_model(const OpenModel &model, const ContextSpec &asked, const PagerOptions &pager);
-// The figures of the run, and a warning where it took more memory than planned.
+// The figures of the run, and a warning if it took more memory than planned.
 void announce_figures(const OpenModel &model, bool quiet);
 
 } // namespace larder

@@ -1,4 +1,4 @@
-// answer.h — one answer: a prompt evaluated, tokens sampled and streamed to standard output until the answer ends.
+// answer.h — makes one answer: evaluates a prompt, samples tokens and prints them to standard output.
 #pragma once
 
 #include "cli/console/signals.h"
@@ -12,8 +12,9 @@
 namespace larder {
 
 struct AnswerOptions {
-    int32_t n_predict = -1; // tokens at most; below 0: until the model ends the answer or the context is full
-    bool special = false;   // control tokens are read in messages, and printed in answers
+    // Maximum number of tokens; negative: until the model ends the answer or the context is full.
+    int32_t n_predict = -1;
+    bool special = false; // control tokens are parsed in messages and printed in answers
 };
 
 class Answerer {
@@ -21,11 +22,11 @@ class Answerer {
     Answerer(OpenModel &model, Session &session, Signals &signals, const AnswerOptions &options)
         : model_(model), session_(session), signals_(signals), options_(options) {}
 
-    // Both return the answer, cut short where the user stopped it, and throw what the session throws.
+    // Both return the answer, truncated if the user stopped it, and pass on the errors of the session.
 
     // The assistant's answer to a conversation.
     std::string answer(const std::vector<ChatMessage> &messages);
-    // How the text goes on. With `echo` it is printed before that, if it fits into the context.
+    // The continuation of a text. With `echo`, the text is printed first, if it fits into the context.
     std::string continuation(const std::string &text, bool echo = false);
 
   private:

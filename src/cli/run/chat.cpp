@@ -40,7 +40,7 @@ class Chat {
 
   private:
     bool next_line(std::string &line) {
-        // Longer ones do not fit into the context.
+        // Longer lines do not fit into the context.
         const uint64_t bytes_max = uint64_t{text_bytes_per_token} * model_.ctx_tokens();
         while (!signals_.quit_requested()) {
             if (terminal_) {
@@ -83,11 +83,11 @@ class Chat {
                 text_ += line;
                 text_ += answerer_.continuation(text_);
             }
-            if (signals_.quit_requested()) { // in the answer, which was cut short
+            if (signals_.quit_requested()) { // during the answer, which was stopped
                 code_ = exit_interrupted;
             }
             print_now("\n");
-        } catch (const Error &error) { // this answer failed; the conversation before it stands
+        } catch (const Error &error) { // only this answer failed; the conversation before it remains
             signals_.answer_ends();
             messages_.resize(messages_before);
             text_.resize(text_before);
@@ -105,7 +105,7 @@ class Chat {
     bool templated_;
     bool terminal_;
     std::vector<ChatMessage> messages_;
-    std::string text_; // of the whole conversation, without a template
+    std::string text_; // the whole conversation, if there is no template
     int code_ = 0;
 };
 

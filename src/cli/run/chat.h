@@ -1,4 +1,4 @@
-// chat.h — a conversation on standard input: a line a message, or /clear, or /exit.
+// chat.h — a conversation on standard input: each line is a message, /clear or /exit.
 #pragma once
 
 #include "cli/console/signals.h"
@@ -11,12 +11,12 @@ namespace larder {
 
 struct ChatOptions {
     std::string system_prompt;
-    bool raw = false;   // no chat template: messages and answers are one running text
-    bool quiet = false; // no greeting
+    bool raw = false;   // no chat template: messages and answers form one text
+    bool quiet = false; // print no greeting
 };
 
-// Until the input ends, /exit or a signal. Returns the exit code: a failed answer is reported and the chat goes on, but
-// it is not forgotten.
+// Runs until the input ends, /exit or a signal. A failed answer is reported and the chat continues. Returns the exit
+// code, which reports a failed answer.
 int run_chat(Answerer &answerer, const OpenModel &model, Signals &signals, const ChatOptions &options);
 
 } // namespace larder

@@ -17,7 +17,7 @@ void add_sampling_flags(CLI::App &command, RunFlags &flags) {
     const auto add_count = [&](const char *name, int32_t &value, int64_t min, const char *text) {
         add_integer(command, name, value, min, INT32_MAX, text)->default_str(std::to_string(value))->group(group);
     };
-    constexpr double any = 1e6; // far beyond any use
+    constexpr double any = 1e6; // far above any useful value
     detail::add_text_option(command, "-s,--seed", "seed of the sampler; -1 is random", "N",
                             [&sampling](const std::string &text) {
                                 sampling.seed = static_cast<uint32_t>(parse_integer(text, "-s", -1, UINT32_MAX));

@@ -31,7 +31,7 @@ struct RunFlags {
     bool no_profile = false;
 };
 
-// Adds all of them; `flags` must stay.
+// Adds all flags of the command. `flags` must outlive the parsing.
 void add_run_flags(CLI::App &command, RunFlags &flags);
 
 } // namespace larder

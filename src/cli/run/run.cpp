@@ -29,11 +29,11 @@ namespace larder {
 
 namespace {
 
-// More than any context holds, and little enough to be read inside any budget.
+// Larger than any context, and small enough for any budget.
 constexpr uint64_t prompt_bytes_max = 16 * MiB;
 
 int single_answer(Answerer &answerer, const OpenModel &model, const RunFlags &flags) {
-    if (!model.has_chat_template() || flags.raw) { // a continuation is read with what it continues
+    if (!model.has_chat_template() || flags.raw) { // a continuation is printed after its beginning
         answerer.continuation(flags.prompt, !flags.quiet);
     } else {
         std::vector<ChatMessage> messages;
@@ -47,7 +47,7 @@ int single_answer(Answerer &answerer, const OpenModel &model, const RunFlags &fl
     return model.stop_requested() ? exit_interrupted : 0;
 }
 
-// Writes the stats when it goes, whatever happened; an error in doing so must not hide the first one.
+// Writes the stats file in its destructor, in every case. An error there must not replace the first one.
 class StatsAtExit {
   public:
     StatsAtExit(const OpenModel &model, StatsFile &file, Signals &signals)
@@ -79,7 +79,7 @@ class StatsAtExit {
 void write_stats_on_signal(const OpenModel &model, StatsFile &file) {
     try {
         file.write(stats_text(model));
-    } catch (const std::exception &error) { // on the signal thread: said, not thrown
+    } catch (const std::exception &error) { // on the signal thread: print the error, do not throw it
         say("error: {}\n", error.what());
     }
 }
@@ -100,8 +100,8 @@ void read_files(RunFlags &flags) {
     }
 }
 
-// What larder tune has found for this model and budget goes where the user has said nothing. What is wrong with it is
-// said, and it is not used. False if nothing was filled in.
+// Fills in what larder tune has found for this model and budget, where the user has set nothing. An invalid profile is
+// reported and not used. Returns false if nothing was filled in.
 bool use_profile(const RunFlags &flags, OpenOptions &options) {
     const ModelLayout layout = open_layout(options.model.path);
     const std::string path = profile_path(layout, flags.budget);
@@ -122,7 +122,8 @@ bool use_profile(const RunFlags &flags, OpenOptions &options) {
     return applied.any;
 }
 
-// A budget that would do without the profile is not refused for it: the machine may give less than when it was made.
+// If the plan with the profile does not fit the budget, tries again without the profile: less memory may be available
+// than when the profile was made.
 std::unique_ptr<OpenModel> open_with_profile(const RunFlags &flags, const OpenOptions &options) {
     OpenOptions tuned = options;
     if (!use_profile(flags, tuned)) {
@@ -141,7 +142,7 @@ std::unique_ptr<OpenModel> open_with_profile(const RunFlags &flags, const OpenOp
     return open_model(options);
 }
 
-// Before anything is touched.
+// Runs before any file is touched.
 void check_outputs(const RunFlags &flags) {
     const std::string &trace_path = flags.trace_path;
     if (flags.stats_path.empty() && trace_path.empty()) {
@@ -153,7 +154,7 @@ void check_outputs(const RunFlags &flags) {
     check_writable(trace_path, "--trace");
 }
 
-// The options, with what is to be shown and recorded meanwhile.
+// The options, with the callbacks for progress, messages and traces.
 OpenOptions options_of(const RunFlags &flags, RouteRecorder *recorder) {
     OpenOptions options = with_budget(flags.open, flags.budget);
     options.model.observer = recorder;
@@ -163,7 +164,7 @@ OpenOptions options_of(const RunFlags &flags, RouteRecorder *recorder) {
                                                                           const MemoryPlan &plan) {
             announce_plan(layout, plan, ctx_tokens);
         };
-        // On a terminal the answer's last line may not be at its end.
+        // On a terminal, the cursor may be in the middle of a line of the answer.
         options.runtime.on_resize = [newline = isatty(STDOUT_FILENO) != 0 ? "\n" : ""](const std::string &what) {
             say("{}note: {}\n", newline, what);
         };
@@ -185,7 +186,7 @@ std::unique_ptr<OpenModel> open_for(const RunFlags &flags, const OpenOptions &op
 }
 
 int run(RunFlags &flags) {
-    Signals signals; // before any other thread
+    Signals signals; // must precede all other threads
     refuse_unheeded(flags.residency, flags.page, with_budget(flags.open, flags.budget));
     check_outputs(flags);
     StatsFile stats_file(flags.stats_path);

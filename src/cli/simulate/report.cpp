@@ -26,7 +26,7 @@ std::string conditions(const Simulation &simulation, const SimulatedTrace &trace
                        trace.tokens, cache);
 }
 
-// "74.1", or "74.1 (-0.2)" against a run without the prefill.
+// "74.1", or "74.1 (-0.2)": the difference from a run without prefills.
 std::string cell_text(const Simulation &simulation, const SimulatedCell &cell) {
     return simulation.prefill_between == 0
                ? fmt::format("{:.1f}", 100 * cell.rate)

@@ -1,4 +1,4 @@
-// report.h — what larder simulate found, as a table, JSON, CSV or a curve.
+// report.h — the result of larder simulate, as a table, JSON, CSV or a curve.
 #pragma once
 
 #include "lab/trace/trace.h"
@@ -12,19 +12,19 @@ namespace larder {
 
 struct SimulatedCell {
     double rate = 0;            // share of accesses that were hits
-    double without_prefill = 0; // the same without the prefill between; equal if none was asked for
+    double without_prefill = 0; // the same without prefills in between; equal to `rate` if none were requested
 };
 struct SimulatedRow {
     uint32_t slots = 0;
     std::vector<SimulatedCell> cells; // by policy
 };
 struct SimulatedTrace {
-    RoutingTrace shape;  // without its tokens
+    RoutingTrace shape;  // a trace without its tokens
     uint64_t tokens = 0; // decoded
     std::vector<SimulatedRow> rows;
 };
 struct Simulation {
-    std::vector<std::string> policies; // the last is MIN
+    std::vector<std::string> policies; // the last one is MIN
     uint32_t prefill_between = 0;      // tokens
     bool warm = false;
     std::vector<SimulatedTrace> traces;

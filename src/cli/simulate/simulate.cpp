@@ -35,7 +35,7 @@ struct SimulateOptions {
 
 constexpr const char *min_name = "MIN";
 
-// "10%" or "600", of so many experts.
+// Parses "10%" or "600" as a part of `experts`.
 uint32_t slots_from(const std::string &text, uint64_t experts) {
     const bool share = text.ends_with('%');
     const char *const end = text.data() + text.size() - (share ? 1 : 0);
@@ -119,7 +119,7 @@ void check_output(const SimulateOptions &options) {
 }
 
 int simulate(const SimulateOptions &options) {
-    const Signals signals; // Ctrl-C ends it, in the background too
+    const Signals signals; // so that Ctrl-C also ends a background process
     check_output(options);
     Simulation simulation;
     simulation.policies = policies_from(options.policy);
@@ -140,7 +140,7 @@ int simulate(const SimulateOptions &options) {
 } // namespace
 
 void add_simulate(CLI::App &app, CommandBody &body) {
-    constexpr uint32_t prefill_max = 1U << 16; // what is replayed is held in memory
+    constexpr uint32_t prefill_max = 1U << 16; // the replayed tokens are held in memory
     auto options = std::make_shared<SimulateOptions>();
     CLI::App *command = app.add_subcommand(
         "simulate", "replay routing traces, and print the hit rates of eviction policies and of Belady's MIN");

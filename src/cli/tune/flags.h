@@ -10,7 +10,7 @@
 namespace larder {
 
 struct TuneFlags {
-    BenchFlags bench; // its options are where the search begins
+    BenchFlags bench; // its options are the starting point of the search
     Budget budget;
     BenchTest job = {128, 32, 0};
     uint32_t gain_percent = 3;

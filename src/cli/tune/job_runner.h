@@ -11,14 +11,14 @@
 
 namespace larder {
 
-// Runs the job in processes of its own, one at a time.
+// Runs the job in separate processes, one at a time.
 class JobRunner {
   public:
     explicit JobRunner(const TuneFlags &flags) : flags_(flags) {}
 
-    // Seconds of the fastest repetition. None if the job failed or was stopped; last_error() has the cause.
+    // Seconds of the fastest repetition. Empty if the job failed or was stopped; last_error() has the cause.
     std::optional<double> measure(const Tuning &tuning);
-    // Ends the run under way and all later ones. Any thread.
+    // Any thread. Ends the current run and all later ones.
     void stop();
     [[nodiscard]] bool stopped() const { return stopped_; }
     [[nodiscard]] const std::optional<Error> &last_error() const { return last_error_; }

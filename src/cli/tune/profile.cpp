@@ -25,7 +25,7 @@ namespace {
 constexpr uint32_t profile_version = 2;
 constexpr uint64_t profile_bytes_max = 64 * KiB;
 
-// No flag takes more, and no search finds more.
+// Upper bounds of the flags and of the search.
 constexpr uint32_t threads_max = 512;
 constexpr uint32_t io_depth_max = 1024;
 constexpr uint32_t ubatch_tokens_max = 65536;
@@ -35,9 +35,9 @@ Error no_profile(const std::string &path, const std::string &why) {
             "remove it, or run with --no-profile"};
 }
 
-// Nothing where there is none. What is not a file, or far larger than a profile, is not read.
+// Empty if there is no file. Reads neither special files nor files much larger than a profile.
 std::optional<std::string> text_of(const std::string &path) {
-    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // a pipe is not waited for
+    const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); // do not wait for a writer of a pipe
     if (!fd.valid()) {
         if (errno == ENOENT || errno == ENOTDIR) {
             return std::nullopt;
@@ -70,7 +70,7 @@ std::optional<std::string> text_of(const std::string &path) {
     return text;
 }
 
-// Values of a profile that anybody may have written.
+// Reads values of a profile, which may have been written by another program.
 struct ProfileReader {
     const std::string &path;
     const nlohmann::json &json;
@@ -108,7 +108,7 @@ struct ProfileReader {
 uint32_t usable_processors() { return usable_cpus().processors; }
 
 void check_profile_writable(const std::string &path) {
-    std::error_code error; // said by what finds no folder then
+    std::error_code error; // write_profile() reports a missing folder
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
     check_replaceable(path, "--profile");
 }

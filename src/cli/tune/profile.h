@@ -1,8 +1,8 @@
-// profile.h — what `larder tune` found for a model on this machine, kept where `larder run` finds it.
+// profile.h — the results of `larder tune` for a model on this machine, stored for `larder run`.
 //
-// One JSON file a model and budget in $XDG_CACHE_HOME/larder/profiles (~/.cache without it). The model is known by its
-// metadata's account, not by its path: a copy or a moved file has the same profile. The file names the processors it
-// was measured with, and is not used with others.
+// There is one JSON file per model and budget in $XDG_CACHE_HOME/larder/profiles (default ~/.cache). The key is the
+// account in the model's metadata, not its path, so a copied or moved file has the same profile. The file names the
+// processors with which it was measured, and is used only with the same ones.
 #pragma once
 
 #include "cli/flags/model_flags.h"
@@ -15,40 +15,40 @@
 
 namespace larder {
 
-// What besides the context decides how much memory is left for ubatch and arena: by flag, as text.
+// The flags besides the context that determine how much memory is left for ubatch and arena, with their values.
 using MemoryFlags = std::map<std::string, std::string>;
 MemoryFlags memory_flags(const OpenOptions &options);
 
 struct TuneProfile {
     Tuning tuning;
-    double seconds = 0;      // of the job it was tuned for
-    std::string job;         // as bench names it, "pp128+tg32"
-    uint32_t ctx_tokens = 0; // it was tuned with
-    MemoryFlags memory;      // it was tuned with
-    uint32_t processors = 0; // this process could use
-    std::string ram;         // as given to tune; empty: what the machine could give
+    double seconds = 0;      // of the tuned job
+    std::string job;         // as bench names it, for example "pp128+tg32"
+    uint32_t ctx_tokens = 0; // of the trials
+    MemoryFlags memory;      // of the trials
+    uint32_t processors = 0; // that the trials could use
+    std::string ram;         // as given to tune; empty: what the machine gave
 };
 
-// Whether there is a profile of any model where this user has them.
+// Whether this user has a profile of any model.
 bool any_profile();
-// Where the profile of a model under a budget lies, whether it exists or not. Throws Error(io) for a user without a
-// home.
+// Path of the profile of a model and budget; the file need not exist. Throws Error(io) for a user without a home
+// directory.
 std::string profile_path(const ModelLayout &layout, const Budget &budget);
 
-// Makes the folder of the profile. Throws Error(io) if write_profile() would; whatever is there stays as it is.
+// Makes the folder of the profile. Throws Error(io) if write_profile() would. Does not change an existing file.
 void check_profile_writable(const std::string &path);
 // Throws Error(io).
 void write_profile(const std::string &path, const ModelLayout &layout, const TuneProfile &profile);
-// Nothing where there is none, or where it is for other processors. Throws Error(io) that says what is wrong with it
-// where it is no profile of this model, or holds what no flag would take.
+// Empty if there is no profile, or if it is for other processors. Throws Error(io) with the reason if the file is not a
+// profile of this model, or has values outside the flags' ranges.
 std::optional<TuneProfile> read_profile(const std::string &path, const ModelLayout &layout);
 
 struct AppliedProfile {
-    bool any = false; // something was filled in
-    std::string note; // for the user; may be empty
+    bool any = false; // whether a value was filled in
+    std::string note; // message for the user; may be empty
 };
-// Fills in what the user left open of `options`. Ubatch and arena are left out where memory is shared out otherwise
-// than in the trials: with a longer context (`ctx_tokens` is the one to be) or other memory flags.
+// Fills in the options that the user has not set. Skips ubatch and arena if memory is divided differently than in the
+// trials: with a longer context (`ctx_tokens` is the planned one) or other memory flags.
 AppliedProfile apply_profile(const TuneProfile &profile, const std::string &path, uint32_t ctx_tokens,
                              OpenOptions &options);
 

@@ -1,4 +1,4 @@
-// Where profiles lie.
+// Computes the path of a profile.
 #include "base/error.h"
 #include "cli/tune/profile.h"
 
@@ -14,7 +14,8 @@ namespace larder {
 
 namespace {
 
-// None for a user without a home: a folder that others can write to may hold another user's profile, or a link.
+// Empty for a user without a home directory: a folder that others can write to may hold another user's profile or a
+// link.
 std::optional<std::filesystem::path> profile_folder() {
     const char *const cache = std::getenv("XDG_CACHE_HOME");
     if (cache != nullptr && *cache == '/') {
@@ -27,7 +28,7 @@ std::optional<std::filesystem::path> profile_folder() {
     return std::filesystem::path(home) / ".cache" / "larder" / "profiles";
 }
 
-// "2G" and "2048M" are one budget; a share of what the machine gives stays one, whatever it gives.
+// "2G" and "2048M" have the same key. A percentage is its own key, whatever amount it means at the moment.
 std::string budget_key(const Budget &budget) {
     return !budget.bytes || budget.text.ends_with('%') ? budget.text : std::to_string(*budget.bytes);
 }

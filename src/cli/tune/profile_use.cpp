@@ -1,4 +1,4 @@
-// What of a profile a run takes.
+// Applies a profile to the options of a run.
 #include "base/bytes.h"
 #include "cli/tune/profile.h"
 
@@ -11,7 +11,7 @@ namespace larder {
 
 namespace {
 
-// Why ubatch and arena are not for these options; empty if they are.
+// Why ubatch and arena of the profile do not apply to these options; empty if they do.
 std::string memory_mismatch(const TuneProfile &profile, uint32_t ctx_tokens, const OpenOptions &options) {
     if (ctx_tokens > profile.ctx_tokens) {
         return fmt::format("with -c {}", profile.ctx_tokens);

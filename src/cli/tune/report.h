@@ -1,4 +1,4 @@
-// report.h — the result of larder tune on standard output.
+// report.h — prints the result of larder tune to standard output.
 #pragma once
 
 #include "cli/tune/flags.h"

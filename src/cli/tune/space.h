@@ -7,7 +7,7 @@
 
 namespace larder {
 
-// A value that the user has named is not varied.
+// A value that the user has set is not varied.
 TuneSpace space_of(const OpenOptions &named, const StartingPoint &start);
 
 } // namespace larder

@@ -1,7 +1,7 @@
-// start.h — where the search of `larder tune` begins: the plan that run would make.
+// start.h — the starting point of `larder tune`'s search: the plan that `larder run` would make.
 //
-// It is made in a process of its own, as the trials are: what planning leaves in a process would be missing in theirs
-// where a cgroup's limit is the budget.
+// The plan is made in a separate process, like the trials. Planning leaves memory allocated, which would be missing in
+// the trials where the limit of a cgroup is the budget.
 #pragma once
 
 #include "session/open_model.h"
@@ -11,7 +11,7 @@
 
 namespace larder {
 
-// What run would take with these options.
+// The settings that `larder run` would use with these options.
 struct StartingPoint {
     uint32_t ctx_tokens = 0;
     uint32_t threads = 0;
@@ -20,7 +20,7 @@ struct StartingPoint {
     uint64_t floor_bytes = 0;
 };
 
-// Nothing if somebody ended the process. Throws what it told.
+// Empty if a signal ended the worker. Throws the error that the worker reported.
 std::optional<StartingPoint> starting_point(const OpenOptions &options);
 
 } // namespace larder

@@ -1,5 +1,5 @@
-// larder tune: finds by short runs which threads, ubatch, arena and read depth do a job fastest on this machine, and
-// keeps them for larder run.
+// larder tune: finds the threads, ubatch, arena and read depth with which a job is fastest on this machine, by short
+// runs, and stores them for larder run.
 #include "lab/tune/tune.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -37,7 +37,7 @@ uint32_t context_of(const TuneFlags &flags) {
     return given;
 }
 
-// Before anything is touched, and not after all trials.
+// Runs before any file is touched, and before the trials.
 void check_output(const TuneFlags &flags, const std::string &path) {
     std::vector<NamedFile> inputs = model_files("-m", flags.bench.open.model.path);
     inputs.push_back({"-f", flags.bench.prompt_file});
@@ -46,18 +46,19 @@ void check_output(const TuneFlags &flags, const std::string &path) {
 }
 
 int tune(TuneFlags &flags) {
-    Signals signals; // before any other thread
+    Signals signals; // must precede all other threads
     if (flags.job.n_token() == 0) {
         throw Error(ErrorKind::usage, "the job has no tokens", "give -p or -n");
     }
     context_of(flags);
     ModelLayout layout = open_layout(flags.bench.open.model.path);
-    layout.metadata.reset(); // the trials may need what it takes
+    layout.metadata.reset(); // frees memory that the trials may need
     const std::optional<StartingPoint> start = starting_point(with_budget(flags.bench.open, flags.budget));
     if (!start) {
         return exit_interrupted;
     }
-    flags.bench.open.model.context.ctx_tokens = start->ctx_tokens; // run's default, not the shortest that the job needs
+    // The default of `larder run`, not the shortest context for the job.
+    flags.bench.open.model.context.ctx_tokens = start->ctx_tokens;
     const TuneSpace space = space_of(flags.bench.open, *start);
     const std::string path = flags.profile.empty() ? profile_path(layout, flags.budget) : flags.profile;
 
@@ -78,7 +79,7 @@ int tune(TuneFlags &flags) {
         search_tuning(space, flags.gain_percent / 100.0, measure, [&runner] { return runner.stopped(); });
     signals.clear_handlers();
     if (runner.stopped()) {
-        return exit_interrupted; // half a search is not a profile
+        return exit_interrupted; // an incomplete search gives no profile
     }
     if (!result.best.seconds) {
         throw runner.last_error()->within("no trial of the job succeeded");
@@ -88,7 +89,7 @@ int tune(TuneFlags &flags) {
         write_profile(path, layout,
                       {result.best.tuning, *result.best.seconds, flags.job.name(), start->ctx_tokens,
                        memory_flags(flags.bench.open), usable_processors(), flags.budget.text});
-    } catch (const Error &error) { // what the trials found is not lost
+    } catch (const Error &error) { // the result is printed even if it could not be stored
         unwritten = error;
     }
     print_result(flags, result, unwritten ? "" : path);

@@ -30,7 +30,7 @@ void LogitsWriter::append(Token token, std::span<const float> logits) {
     }
     file_.write(reinterpret_cast<const char *>(&token), sizeof(token));
     file_.write(reinterpret_cast<const char *>(logits.data()), static_cast<std::streamsize>(logits.size_bytes()));
-    file_.flush(); // to learn of a full disk here
+    file_.flush(); // detects a full disk here
     if (!file_) {
         throw Error::from_errno(errno, "cannot write the logits for the comparison", "free some space in TMPDIR");
     }

@@ -1,5 +1,6 @@
-// logits_file.h — tokens and logits of every position in a file that one process of verify writes and another follows,
-// where logits cannot be equal to the bit: a position is an int32 token and n_vocab floats.
+// logits_file.h — a file with the token and the logits of each position. One process of verify writes it; another one
+// follows its tokens and compares, where the logits need not be bit-identical. A position is an int32 token and n_vocab
+// floats.
 #pragma once
 
 #include "session/open_model.h"
@@ -14,7 +15,7 @@ namespace larder {
 
 class LogitsWriter {
   public:
-    explicit LogitsWriter(const std::string &path); // empty: writes nothing
+    explicit LogitsWriter(const std::string &path); // empty: write nothing
     void append(Token token, std::span<const float> logits);
 
   private:
@@ -23,17 +24,17 @@ class LogitsWriter {
 
 class LogitsReference {
   public:
-    explicit LogitsReference(const std::string &path); // empty: there is none
+    explicit LogitsReference(const std::string &path); // empty: no reference
 
-    // Of the next position, if there is one.
+    // The token of the next position; empty at the end.
     std::optional<Token> next_token();
-    // How far the next position's logits are from these: the farthest, as a part of the largest. A position that is not
-    // there, or is another token's, is as far as can be.
+    // The error of the next position's logits against these: the largest difference, divided by the largest reference
+    // logit. A missing position, or one with another token, has the maximum error.
     float error_of(Token token, std::span<const float> logits);
 
   private:
     std::ifstream file_;
-    std::optional<Token> token_; // read ahead
+    std::optional<Token> token_; // read in advance
     std::vector<float> logits_;
 };
 

@@ -1,4 +1,4 @@
-// report.h — what `larder verify` found: lines of a table while it runs, and the evidence as JSON.
+// report.h — the result of `larder verify`: table lines while it runs, and the evidence as JSON.
 #pragma once
 
 #include "cli/verify/task.h"
@@ -13,38 +13,40 @@
 
 namespace larder {
 
-// Kernels without a stock twin pass if their logits are on average no farther from stock's repacked ones than this many
-// times what stock's own plain ones are: both differ by rounding alone. docs/kernels.md says what was measured.
+// Kernels that stock llama.cpp does not have pass if the mean error of their logits against stock's repacked kernels is
+// at most this many times the mean error of stock's plain kernels. Both errors are rounding only. docs/kernels.md has
+// measurements.
 constexpr double error_bound = 2;
 
-// Stock llama.cpp on one path of kernels.
+// Stock llama.cpp with one choice of kernels.
 struct Stock {
     std::string kernels;
     VerifyRun run;
 };
 
-// Of the logits of all positions against those of stock's repacked path, as parts of a position's largest logit.
+// Errors of the logits of all positions against stock's repacked kernels, as a fraction of the position's largest
+// logit.
 struct Errors {
-    double mean = 0;        // over positions, of the farthest logit
-    double largest = 0;     // of any logit
-    size_t same_top = 0;    // positions whose first token is stock's
-    double stocks_mean = 0; // the same as `mean` of stock's plain path
+    double mean = 0;        // mean over all positions of the position's largest error
+    double largest = 0;     // the largest error of all
+    size_t same_top = 0;    // positions with the same top token as stock
+    double stocks_mean = 0; // `mean` for stock's plain kernels
 };
 
 struct Row { // of the evidence
     std::string ram;
     VerifyRun run;
     const Stock *stock;
-    std::optional<size_t> difference; // the first position that is not equal; none where that is not asked
-    std::optional<Errors> errors;     // of kernels without a twin
+    std::optional<size_t> difference; // first position that differs; empty if bits are not compared
+    std::optional<Errors> errors;     // for kernels that stock does not have
     bool passed = true;
 };
 
-// All that was found, with `all_passed` over the rows.
+// The whole result as JSON. `all_passed` is true if all rows passed.
 Json evidence(const std::string &model_path, const std::string &against, const std::list<Stock> &stocks,
               const std::vector<Row> &rows);
 
-// To standard output, now: the next process may print to standard error.
+// Both write to standard output without buffering, because the next process may write to standard error.
 void print_head();
 void print_line(const std::string &name, const Json &figures, const std::string &equal);
 

@@ -60,7 +60,7 @@ void write_row(uint32_t position, Token token, std::span<const float> logits, Lo
 
 } // namespace
 
-// Tells {"row": {…}} for each position and {"figures": {…}}.
+// Writes {"row": {…}} for each position, then {"figures": {…}}.
 void verify_task(const Json &json) {
     VerifyJob job = job_from(json);
     job.open.model.context.logits_for_all = true;

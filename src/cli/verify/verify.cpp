@@ -1,5 +1,5 @@
-// larder verify: stock llama.cpp and larder on the same prompt, each in a process of its own, logits compared bit for
-// bit.
+// larder verify: runs stock llama.cpp and larder on the same prompt, in separate processes, and compares their logits
+// bit for bit.
 #include "base/bytes.h"
 #include "base/unique_fd.h"
 #include "cli/command.h"
@@ -47,7 +47,7 @@ struct VerifyFlags {
     std::string out = "ab-test.json";
 };
 
-// The first row at which two runs differ, if they do.
+// Index of the first row that differs; empty if the runs are equal.
 std::optional<size_t> first_difference(const std::vector<LogitsRow> &a, const std::vector<LogitsRow> &b) {
     const size_t n = std::min(a.size(), b.size());
     for (size_t i = 0; i < n; i++) {
@@ -58,8 +58,8 @@ std::optional<size_t> first_difference(const std::vector<LogitsRow> &a, const st
     return a.size() == b.size() ? std::nullopt : std::optional(n);
 }
 
-// All logits of stock's, for the runs that have no twin to compare with them. The file has no name, so that the kernel
-// removes it however this process ends; the workers open it through the descriptor of this one.
+// Holds all logits of a stock run, for runs that are compared by error. The file has no name, so the kernel removes it
+// however this process ends. The workers open it through this process's descriptor.
 class TemporaryFile {
   public:
     TemporaryFile() {
@@ -103,7 +103,7 @@ VerifyJob job_of(const VerifyFlags &flags, const Budget &budget, const std::stri
     return job;
 }
 
-// `job` has what is special about it.
+// `job` holds the fields that differ between runs.
 VerifyRun run_stock(const VerifyFlags &flags, const std::string &kernels, VerifyJob job) {
     if (!flags.against.empty()) {
         job.open.model.path = flags.against;
@@ -114,10 +114,9 @@ VerifyRun run_stock(const VerifyFlags &flags, const std::string &kernels, Verify
     return run;
 }
 
-// The path of kernels of each budget, to be named to its worker: with another ubatch the plan might choose another. All
-// workers must have the same ubatch, since another one gives other last bits: where the user names none, `flags` get
-// the smallest that any of the budgets would have. A budget that will be refused is refused here, before stock
-// llama.cpp has run for an hour.
+// The kernels of each budget, which its worker must use: with another ubatch the plan might choose others. All workers
+// must use the same ubatch, because the ubatch changes the last bits. If the user names none, sets `flags` to the
+// smallest ubatch of all budgets. Budgets that are too small are refused here, before the long run of stock llama.cpp.
 std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<Budget> &budgets) {
     std::vector<std::string> kernels;
     uint32_t smallest_ubatch = UINT32_MAX;
@@ -137,7 +136,7 @@ std::vector<std::string> plan_all(VerifyFlags &flags, const std::vector<Budget> 
 
 std::string name_of(const Budget &budget) { return budget.text.empty() ? "larder" : "larder " + budget.text; }
 
-// To the last bit, each budget with stock on its path.
+// Compares bits: each budget with stock llama.cpp on the same kernels.
 std::vector<Row> compare_bits(const VerifyFlags &flags, const std::vector<Budget> &budgets,
                               const std::vector<std::string> &kernels, std::list<Stock> &stocks) {
     std::vector<Row> rows;
@@ -159,7 +158,7 @@ std::vector<Row> compare_bits(const VerifyFlags &flags, const std::vector<Budget
     return rows;
 }
 
-// By how far logits are from stock's repacked path, all on the tokens that stock chose there.
+// Compares errors against stock's repacked kernels. All runs follow the tokens that stock chose there.
 std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<Budget> &budgets,
                                 std::list<Stock> &stocks) {
     const TemporaryFile logits;
@@ -189,7 +188,7 @@ std::vector<Row> compare_errors(const VerifyFlags &flags, const std::vector<Budg
     return rows;
 }
 
-// A model whose weights are damaged gives logits that are equal, and no numbers.
+// A model with damaged weights can give equal logits that are all NaN.
 void warn_of_nan(const VerifyRun &stock) {
     const auto n = std::ranges::count_if(stock.rows, [](const LogitsRow &row) { return row.n_nan > 0; });
     if (n > 0) {
@@ -214,7 +213,7 @@ void throw_if_different(const Row &row) {
     }
 }
 
-// Before anything is touched, and not after an hour.
+// Runs before any file is touched, and before the long runs.
 void check_output(const VerifyFlags &flags) {
     std::vector<NamedFile> inputs = model_files("-m", flags.open.model.path);
     if (!flags.against.empty()) {
@@ -235,7 +234,7 @@ int verify(VerifyFlags &flags) {
     const std::vector<std::string> kernels = plan_all(flags, budgets);
     print_head();
 
-    std::list<Stock> stocks; // rows point into it
+    std::list<Stock> stocks; // a list, because rows point to its elements
     const std::vector<Row> rows = flags.open.model.kernels == Kernels::fast
                                       ? compare_errors(flags, budgets, stocks)
                                       : compare_bits(flags, budgets, kernels, stocks);

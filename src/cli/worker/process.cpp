@@ -17,7 +17,7 @@ namespace larder {
 
 namespace {
 
-// A file without a name that holds the text, to be read from its beginning.
+// An unnamed file with this text, positioned at its beginning.
 UniqueFd file_of(const std::string &text) {
     UniqueFd fd(memfd_create("larder job", MFD_CLOEXEC));
     size_t done = 0;
@@ -48,7 +48,7 @@ Process::Process(const std::vector<std::string> &arguments, const std::string &t
     std::string program = "larder";
     argv.push_back(program.data());
     for (const std::string &argument : arguments) {
-        argv.push_back(const_cast<char *>(argument.c_str())); // execv takes char*, but does not write
+        argv.push_back(const_cast<char *>(argument.c_str())); // execv() takes char *, but does not write
     }
     argv.push_back(nullptr);
     pid_ = fork();
@@ -56,10 +56,10 @@ Process::Process(const std::vector<std::string> &arguments, const std::string &t
         throw Error::from_errno(errno, "cannot start another process");
     }
     if (pid_ == 0) {
-        sigset_t none; // what a thread of ours blocks to handle it is the child's to die of
+        sigset_t none; // a signal that a thread of this process blocks must end the child
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, nullptr);
-        prctl(PR_SET_PDEATHSIG, SIGTERM); // it has nobody to work for without us
+        prctl(PR_SET_PDEATHSIG, SIGTERM); // without its parent the child has no purpose
         dup2(job.get(), STDIN_FILENO);
         dup2(input.get(), STDOUT_FILENO);
         execv("/proc/self/exe", argv.data());

@@ -1,4 +1,4 @@
-// process.h — another larder process: a text is its standard input, its standard output is read line by line.
+// process.h — runs another larder process: a text is its standard input; its standard output is read line by line.
 #pragma once
 
 #include "base/unique_fd.h"
@@ -12,17 +12,17 @@ namespace larder {
 
 class Process {
   public:
-    // Starts this very program with `arguments`. Its standard error is ours. Throws Error(io).
+    // Starts this program with `arguments`. The child inherits standard error. Throws Error(io).
     Process(const std::vector<std::string> &arguments, const std::string &input);
-    ~Process(); // ends it if it still runs; so does our own end, however it comes
+    ~Process(); // ends the child if it still runs; it also ends when this process ends in any way
     Process(const Process &) = delete;
     Process &operator=(const Process &) = delete;
 
-    // The next line of its output without the newline; false at the end.
+    // The next line of the child's output, without the newline. Returns false at the end.
     bool read_line(std::string &line);
-    // Asks it to end. Any thread, while no other one is in wait().
+    // Asks the child to end. Any thread, unless another thread is in wait().
     void terminate() const;
-    // Waits for its end. Its exit code, or 128 + the signal that killed it.
+    // Waits until the child ends. Returns its exit code, or 128 + the signal that ended it.
     int wait();
 
   private:

@@ -36,7 +36,7 @@ void run_task(const Json &job) {
     throw Error(ErrorKind::usage, "'" + name + "' is not a worker task");
 }
 
-// What the program itself wrote is always read; anything else is a user who has found the subcommand.
+// Input from larder itself is always valid. Other input comes from a user who found this subcommand.
 int work() {
     try {
         const std::string text{std::istreambuf_iterator<char>(std::cin), {}};

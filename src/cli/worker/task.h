@@ -1,7 +1,7 @@
-// task.h — what a larder process does that another one started: one task, given as JSON, its findings told as JSON.
+// task.h — the worker process: runs one task, given as JSON, and writes its results as JSON.
 //
-// The hidden subcommand `worker` reads a job from standard input, {"task": "…", …}, and runs it. A task prints what it
-// finds to standard output, an object a line, as soon as it has it. What ends it is its last line: {"error": {…}}.
+// The hidden subcommand `worker` reads a job {"task": "…", …} from standard input and runs it. A task writes each
+// result to standard output at once, one object per line. If the task fails, its last line is {"error": {…}}.
 #pragma once
 
 #include "cli/command.h"
@@ -14,14 +14,14 @@ namespace larder {
 
 using Json = nlohmann::ordered_json;
 
-// Writes {"what": value} as one line to standard output, now.
+// Writes {"what": value} as one line to standard output, without buffering.
 void tell(const char *what, Json value);
 
-// Options in a job, without their callbacks.
+// The options of a job, without their callbacks.
 Json to_json(const OpenOptions &options);
 OpenOptions open_options_from(const Json &json);
 
-// The tasks. Each throws what goes wrong.
+// The tasks. They throw their errors.
 void bench_task(const Json &job);
 void calibrate_task(const Json &job);
 void plan_task(const Json &job);

@@ -44,7 +44,7 @@ std::optional<Json> Worker::next() {
     for (std::string line; process_.read_line(line);) {
         Json json = Json::parse(line, nullptr, false);
         if (!json.is_object()) {
-            break; // it ended in the middle of a line
+            break; // the worker ended in the middle of a line
         }
         if (!json.contains("error")) {
             return json;

@@ -1,6 +1,6 @@
-// worker.h — another larder process at a task (task.h), as the process sees it that started it.
+// worker.h — starts a larder process that runs a task (task.h), and reads its results.
 //
-// Threads: one, but terminate().
+// Threads: one, except terminate().
 #pragma once
 
 #include "base/error.h"
@@ -14,19 +14,20 @@ namespace larder {
 
 // How a worker ended.
 struct WorkerEnd {
-    int exit_code = 0;          // or 128 + the signal that ended it
-    bool interrupted = false;   // by Ctrl-C or SIGTERM, which somebody meant for all of the processes
-    std::optional<Error> error; // what it told, or how it ended where it told nothing; none if it did its task
+    int exit_code = 0;        // or 128 + the signal that ended it
+    bool interrupted = false; // by Ctrl-C or SIGTERM, which is meant for the whole process group
+    // The reported error, or how the worker ended if it reported none; empty if the task succeeded.
+    std::optional<Error> error;
 };
 
 class Worker {
   public:
-    // `job` is the task's. Throws Error(io) if no process can be started.
+    // `job`: the arguments of the task. Throws Error(io) if no process can be started.
     Worker(const std::string &task, Json job);
 
-    // The next object it tells; none at the end. An error is not among them.
+    // The next result; empty at the end. Does not return the error.
     std::optional<Json> next();
-    // Asks it to end. Any thread, while no other one is in wait().
+    // Asks the worker to end. Any thread, unless another thread is in wait().
     void terminate() const { process_.terminate(); }
     WorkerEnd wait();
 

@@ -1,4 +1,4 @@
-// What a chart shows, read from its SVG.
+// The contents of a chart, read from its SVG.
 #include "lab/chart/chart.h"
 
 #include <gmock/gmock.h>

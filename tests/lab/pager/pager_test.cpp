@@ -1,4 +1,4 @@
-// What is dropped from a mapping, when, and what never is.
+// What is dropped from a mapping, and when, and what is never dropped.
 #include "lab/pager/pager.h"
 
 #include "base/bytes.h"
@@ -28,12 +28,12 @@ namespace larder::test {
 namespace {
 
 constexpr uint32_t n_expert = 8;
-constexpr uint64_t slice_bytes = 256 * KiB + 100; // no slice but the first begins where a page does
+constexpr uint64_t slice_bytes = 256 * KiB + 100; // only the first slice begins at a page boundary
 constexpr uint64_t first_offset = 5000;
 
 char byte_at(uint64_t offset) { return static_cast<char>(offset * 2654435761U >> 13); }
 
-// A file of two blocks of two expert tensors each, clean in the page cache.
+// A file with two layers of two expert tensors each, clean in the page cache.
 class Pager : public testing::Test {
   protected:
     Pager() {
@@ -51,7 +51,7 @@ class Pager : public testing::Test {
         }
         fd_ = UniqueFd(::open(layout_.files[0].c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
         EXPECT_EQ(::write(fd_.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
-        EXPECT_EQ(::fsync(fd_.get()), 0); // what was not written back would stay in the page cache
+        EXPECT_EQ(::fsync(fd_.get()), 0); // dirty pages could not be dropped from the page cache
         layout_.file_bytes = {offset};
     }
 
@@ -70,7 +70,7 @@ class Pager : public testing::Test {
         layout_.expert_tensors.push_back(tensor);
     }
 
-    // A pager whose tensors are read where it has them.
+    // A pager whose tensors are read from its own mapping.
     ExpertPager &open(const PagerOptions &options) {
         pager_.emplace(layout_, options);
         addresses_.clear();
@@ -83,7 +83,7 @@ class Pager : public testing::Test {
         return *pager_;
     }
 
-    // One token through both blocks, with these experts.
+    // One token through both layers, with these experts.
     void token(const std::vector<int32_t> &experts) {
         for (const uint32_t moe_layer : {0U, 1U}) {
             pager_->routed(moe_layer, static_cast<uint32_t>(experts.size()), experts);
@@ -142,7 +142,7 @@ TEST_F(Pager, SweepsAfterAnEvaluationOfManyTokensByTheirPlaces) {
     ExpertPager &pager = open({2, PageEvict::both});
     const std::vector<int32_t> four_tokens = {0, 1, 2, 3, 4, 5, 6, 7};
     pager.routed(0, 2, four_tokens);
-    // The last block of a prefill is evaluated for its last tokens alone.
+    // In a prefill, the last layer is evaluated only for the last tokens.
     pager.routed(1, 2, std::span(four_tokens).last(2));
     pager.end_evaluation(4);
     EXPECT_EQ(pager.stats().experts_dropped, 4U) << "those of the first two tokens, in the first block";
@@ -151,7 +151,7 @@ TEST_F(Pager, SweepsAfterAnEvaluationOfManyTokensByTheirPlaces) {
 
 TEST_F(Pager, CountsHitsMissesAndWhatHasToBeReadAgain) {
     ExpertPager &pager = open({1, PageEvict::both});
-    const std::vector<int32_t> twice = {0, 1, 1, -1}; // an expert counts once an evaluation, nobody not at all
+    const std::vector<int32_t> twice = {0, 1, 1, -1}; // an expert counts once per evaluation; -1 does not count
     pager.routed(0, 2, twice);
     pager.end_evaluation(2);
     EXPECT_EQ(pager.stats().expert_misses, 2U);
@@ -179,7 +179,7 @@ TEST_F(Pager, EveryWayToEvictLeavesTheBytesAsTheyAre) {
     }
 }
 
-// What each of the two calls is for. The kernel may keep some pages, so halves are compared.
+// The effect of each of the two calls. The kernel may keep some pages, so the test checks for half of them.
 TEST_F(Pager, MadviseEmptiesTheProcessAndFadviseThePageCache) {
     ASSERT_EQ(::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
     if (cached_bytes() > layout_.file_bytes[0] / 2) {
@@ -192,7 +192,7 @@ TEST_F(Pager, MadviseEmptiesTheProcessAndFadviseThePageCache) {
     std::map<PageEvict, Left> left;
     for (const PageEvict evict : {PageEvict::both, PageEvict::madvise, PageEvict::fadvise, PageEvict::none}) {
         open({1, evict});
-        EXPECT_TRUE(file_is_what_it_was()); // all of it is there now
+        EXPECT_TRUE(file_is_what_it_was()); // reads the whole file
         const uint64_t rss_before = process_memory().rss_bytes;
         std::vector<int32_t> all(n_expert);
         std::iota(all.begin(), all.end(), 0);
@@ -213,12 +213,12 @@ TEST_F(Pager, MadviseEmptiesTheProcessAndFadviseThePageCache) {
     EXPECT_GT(left[PageEvict::none].cached, half);
 }
 
-// Dropped, an anonymous copy would be all zeros.
+// If it were dropped, an anonymous copy would become zeros.
 TEST_F(Pager, RefusesToDropWeightsThatAreNotInTheMapping) {
     for (const PageEvict evict : {PageEvict::both, PageEvict::madvise, PageEvict::fadvise}) {
         ExpertPager &pager = open({1, evict});
         std::vector<char> copy(n_expert * slice_bytes, 'x');
-        addresses_[1] = copy.data(); // where the engine reads from now
+        addresses_[1] = copy.data(); // the address that the engine reads from
         token({0, 1});
         const auto two_tokens = [&] {
             token({2, 3});

@@ -1,4 +1,4 @@
-// The whole measurement on real files and memory: its shape, and that the page cache is seen.
+// The whole measurement on real files and memory: its form, and the detection of the page cache.
 #include "lab/probe/probe.h"
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ using testing::HasSubstr;
 DiskProbe wanted_of(const TestFile &file) {
     DiskProbe wanted;
     wanted.paths = {file.path()};
-    wanted.request_bytes = {64 * KiB, 100'000}; // the second is widened to whole blocks
+    wanted.request_bytes = {64 * KiB, 100'000}; // the second size is widened to whole disk blocks
     wanted.depths = {1, 4};
     wanted.bytes_per_sample = MiB;
     return wanted;
@@ -66,7 +66,7 @@ TEST(Probe, DropsWhatIsCachedBeforeItReadsThroughThePageCache) {
     }
 }
 
-// A page that is mapped cannot be dropped: then it is counted.
+// A mapped page cannot be dropped, so it is counted.
 TEST(Probe, CountsWhatStaysInThePageCache) {
     const TestFile file(4 * MiB);
     DiskProbe wanted = wanted_of(file);

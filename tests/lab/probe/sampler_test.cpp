@@ -1,4 +1,4 @@
-// One sample on the simulated disk: what it reads, how much at once, and how it says that a read failed.
+// One sample on the simulated disk: what it reads, how many reads are in flight, and how it reports a failed read.
 #include "lab/probe/sampler.h"
 
 #include "base/bytes.h"
@@ -80,7 +80,7 @@ TEST(Sampler, NamesFileAndPlaceOfAReadThatFailedWithNothingLeftUnderWay) {
     EXPECT_LT(reader.request_count(), 40U) << "nothing new is started after a failure";
 }
 
-// A poll may return without a result: after a wake, and after a time-out.
+// A poll may return without a result after a wake or a time-out.
 TEST(Sampler, TakesNoWakeForTheEndOfItsReads) {
     SimReader reader;
     std::atomic<bool> over = false;

@@ -1,4 +1,4 @@
-// The places of a measurement: each once, none past the end of its file, in an order that is random.
+// The places of a measurement: each occurs once, none is past the end of its file, and their order is random.
 #include "lab/probe/windows.h"
 
 #include <gtest/gtest.h>
@@ -53,8 +53,8 @@ TEST(Windows, OfRandomOrderDependOnTheSeedAndRarelyFollowOneAnother) {
         equal += one.random(i).offset == two.random(i).offset ? 1 : 0;
         neighbours += one.random(i).offset + window_bytes == one.random(i + 1).offset ? 1 : 0;
     }
-    EXPECT_LT(equal, 50U);      // chance: one
-    EXPECT_LT(neighbours, 50U); // chance: one
+    EXPECT_LT(equal, 50U);      // expected by chance: one
+    EXPECT_LT(neighbours, 50U); // expected by chance: one
 }
 
 } // namespace

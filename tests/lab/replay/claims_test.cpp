@@ -1,5 +1,5 @@
-// What docs/replacement.md claims of the product's policy, on traces of real models where they are at hand (they are
-// not part of the repository), and against LRU on synthetic ones always.
+// The claims of docs/replacement.md about larder's eviction policy: on traces of real models if they are available
+// (they are not in the repository), and against LRU on synthetic traces.
 #include "lab/replay/replay.h"
 #include "store/eviction.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::array<double, 5> shares = {0.10, 0.15, 0.20, 0.25, 0.30};
 
-// shared/traces beside the repository, or beside a folder of its work trees.
+// shared/traces next to the repository, or next to the folder of its work trees.
 std::filesystem::path traces() {
     const std::filesystem::path beside = std::filesystem::path(LARDER_SOURCE_DIR) / ".." / "shared" / "traces";
     const std::filesystem::path above = std::filesystem::path(LARDER_SOURCE_DIR) / ".." / ".." / "shared" / "traces";
@@ -68,7 +68,7 @@ TEST(Claims, APrefillOf512BetweenTwoDecodesCostsTheSecondAtMostTwoPoints) {
     }
 }
 
-// The best of the field's online policies at each size, see docs/replacement.md.
+// The best published online policy at each size, see docs/replacement.md.
 TEST(Claims, OnTheQwen3TraceItIsAtLeastTheBestOnlinePolicyOfTheFieldAtEachSize) {
     if (!std::filesystem::exists(traces())) {
         GTEST_SKIP() << "no recorded traces at " << traces();
@@ -80,7 +80,7 @@ TEST(Claims, OnTheQwen3TraceItIsAtLeastTheBestOnlinePolicyOfTheFieldAtEachSize) 
     }
 }
 
-// Others have measured the same trace: the replay is right if it finds their figures.
+// Others have published measurements on the same trace. The replay must reproduce their figures.
 TEST(Claims, TheReplayFindsTheFieldsFiguresForLruAndMin) {
     if (!std::filesystem::exists(traces())) {
         GTEST_SKIP() << "no recorded traces at " << traces();
@@ -96,11 +96,11 @@ TEST(Claims, TheReplayFindsTheFieldsFiguresForLruAndMin) {
     }
 }
 
-// larder plan guesses with synthetic tokens where it has no trace of the model.
+// Without a trace of the model, larder plan predicts from synthetic tokens.
 TEST(Claims, SyntheticTokensHitAboutAsOftenAsTheTwoRealTraces) {
     struct Real {
         SyntheticTrace shape;
-        std::array<double, 5> rates; // of docs/replacement.md, at `shares`
+        std::array<double, 5> rates; // from docs/replacement.md, at `shares`
     };
     const std::array<Real, 2> real = {
         {{{.n_layer = 16, .n_expert = 128, .top_k = 6, .n_token = 128}, {59.6, 70.5, 77.9, 83.6, 87.5}},

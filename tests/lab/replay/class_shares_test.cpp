@@ -1,5 +1,5 @@
-// How the arena is best shared out between size classes: replays of slices through one slot table. The plan follows
-// what is found here.
+// The best division of the arena between size classes: replays slices through one slot table. The plan follows these
+// results.
 #include "lab/replay/demand.h"
 #include "lab/trace/trace.h"
 #include "store/eviction.h"
@@ -33,7 +33,7 @@ SlotTable make_table(const std::array<uint64_t, 2> &slots) {
                                                  std::vector<uint32_t>(layers, experts)})};
 }
 
-// The bytes of the slices that had to be read. An absent expert (-1) of a layer is not demanded.
+// Bytes of the slices that had to be read. Absent experts (-1) are not demanded.
 uint64_t bytes_read(const RoutingTrace &trace, const ClassOf &class_of, const std::array<uint64_t, 2> &slots) {
     SlotTable table = make_table(slots);
     uint64_t bytes = 0;
@@ -69,7 +69,7 @@ uint64_t bytes_read(const RoutingTrace &trace, const ClassOf &class_of, const st
     return bytes;
 }
 
-// Slots of a fifth of all bytes, where the second class has `factor` times the first's share of its slices.
+// Slots for a fifth of all bytes. The share of cached slices in the second class is `factor` times that of the first.
 std::array<uint64_t, 2> slots_with(const ClassOf &class_of, double factor) {
     std::array<double, 2> slices = {0, 0};
     for (uint32_t layer = 0; layer < layers; ++layer) {
@@ -88,7 +88,7 @@ RoutingTrace made_trace() {
         {.n_layer = layers, .n_expert = experts, .top_k = 4, .n_token = 160, .skew = 1.0, .reuse = 0.3, .seed = 3});
 }
 
-// As in models whose down is of a larger type in half of the layers.
+// As in models whose down tensors have a larger type in half of the layers.
 TEST(ClassShares, ClassesThatAreUsedAlikeReadLeastWithEqualShares) {
     const RoutingTrace trace = made_trace();
     const ClassOf class_of = [](uint32_t layer, uint32_t projection) {

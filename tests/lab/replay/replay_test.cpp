@@ -1,4 +1,4 @@
-// Replays of small traces that can be followed by hand.
+// Replays of traces small enough to check by hand.
 #include "lab/replay/replay.h"
 
 #include "base/error.h"
@@ -48,7 +48,7 @@ TEST(Replay, CountsHitsAndMissesOfLru) {
 }
 
 TEST(Replay, OfAScanThatComesRoundLruKeepsNothingAndTheProductsPolicySomething) {
-    std::vector<TraceToken> tokens; // experts 0 and 1 of four layers by turns
+    std::vector<TraceToken> tokens; // experts 0 and 1 of four layers, alternating
     for (int32_t i = 0; i < 20; ++i) {
         tokens.push_back({TracePhase::decode, std::vector<int32_t>(4, i % 2)});
     }
@@ -112,7 +112,7 @@ TEST(Replay, ThePrefillBetweenPrefersOtherExpertsAndComesInUbatchesOf512) {
     EXPECT_EQ(decode_around_prefill(trace, 0).size(), 4U);
 }
 
-// The most hits there can be, by trying every choice; a new expert must enter.
+// The maximum number of hits, found by trying all choices. A missing expert must always be cached.
 uint64_t most_hits(const std::vector<int32_t> &accesses, size_t slots) {
     std::function<uint64_t(size_t, const std::set<int32_t> &)> best = [&](size_t at, const std::set<int32_t> &cache) {
         if (at == accesses.size()) {

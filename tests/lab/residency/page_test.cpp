@@ -1,4 +1,4 @@
-// Experts in a file mapping: the same bits as stock and the arena whatever is dropped, and what is refused.
+// Experts in a file mapping: the same bits as stock and as the arena, whatever is dropped; and refusals.
 #include "lab/recorder/recorder.h"
 #include "lab/residency/page_load.h"
 #include "support/model_fixture.h"
@@ -23,7 +23,7 @@ constexpr std::array evicts = {PageEvict::both, PageEvict::madvise, PageEvict::f
 constexpr size_t n_prompt = 50;
 constexpr size_t n_decode = 24;
 
-// Slices of some ten pages each.
+// Slices of about ten pages each.
 const SmallModel &paged_model() {
     static const SmallModel model(
         "--arch qwen3moe --quant q4_k_m --layers 3 --experts 16 --top-k 2 --embd 256 --ff 512");
@@ -38,7 +38,7 @@ TestOptions options_for(const SmallModel &model, Residency residency, PageEvict 
     options.model.context.ubatch_tokens = 16;
     options.model.context.threads = 2;
     options.pager = {2, evict};
-    if (residency == Residency::arena) { // what one token takes
+    if (residency == Residency::arena) { // the experts of one token
         uint64_t floor_bytes = 0;
         for (const SizeClass &size_class : open_layout(model.path()).size_classes) {
             floor_bytes += size_class.n_slices_per_token * size_class.slot_bytes;
@@ -130,7 +130,7 @@ TEST(PageResidency, TracesTheRoutesThatTheArenaTraces) {
 
 TEST(PageResidency, HasItsFiguresAmongTheOthers) {
     TestOptions options = options_for(paged_model(), Residency::page, PageEvict::madvise);
-    options.model.context.logits_for_all = true; // a token whose logits nobody wants skips the last layer's experts
+    options.model.context.logits_for_all = true; // a token without logits skips the experts of the last layer
     const auto engine = open_as(options);
     Session session(*engine, greedy());
     ASSERT_TRUE(session.prefill(some_tokens(1, engine->n_vocab())));
@@ -211,7 +211,7 @@ TEST(StockResidency, RefusesToTrace) {
     EXPECT_EQ(error_of([&] { open_as(options); }).kind(), ErrorKind::usage);
 }
 
-// As if llama.cpp had placed an expert tensor where it repacks, whatever it was told.
+// As if llama.cpp had ignored its overrides and placed an expert tensor in its repack buffer.
 TEST(PageLoad, RefusesExpertsInABufferThatIsNotTheMapping) {
     const ModelLayout layout = open_layout(paged_model().path());
     ExpertPager pager(layout, {});

@@ -1,4 +1,4 @@
-// Reading traces of all three formats, and refusing what is none.
+// Reads traces of all three formats, and refuses other files.
 #include "lab/trace/trace_file.h"
 
 namespace larder::test {

@@ -1,4 +1,4 @@
-// trace_file.h — traces on disk for a test, and what read_trace says to bad ones.
+// trace_file.h — writes trace files for tests, and checks the errors of read_trace().
 #pragma once
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ class TraceFiles : public testing::Test {
         return path;
     }
 
-    // The file is refused with a message that names it, the line and the thing.
+    // Expects that the file is refused with a message that names the file, the line and `thing`.
     void expect_refusal(const std::string &text, size_t line, const std::string &thing) {
         const std::string path = write("bad.trace", text);
         try {

@@ -1,4 +1,4 @@
-// What a TraceWriter writes and what is synthesised.
+// The output of a TraceWriter, and synthetic traces.
 #include "lab/trace/trace_file.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TEST_F(WriteTrace, NamesTheFileThatItCannotWrite) {
     EXPECT_THAT(refusal_of("/dev/full"), testing::HasSubstr("cannot write the trace /dev/full"));
 }
 
-// The share of experts that the token before used in the same layer.
+// The fraction of experts that the previous token used in the same layer.
 double reuse_of(const RoutingTrace &trace) {
     size_t reused = 0;
     size_t all = 0;
@@ -81,7 +81,7 @@ double reuse_of(const RoutingTrace &trace) {
     return static_cast<double>(reused) / static_cast<double>(all);
 }
 
-// The share of choices that fall on the busiest tenth of the layers' experts.
+// The fraction of choices that fall on the most used tenth of the experts.
 double hottest_tenth(const RoutingTrace &trace) {
     std::map<std::pair<size_t, int32_t>, size_t> uses;
     size_t all = 0;

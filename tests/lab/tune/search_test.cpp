@@ -1,4 +1,4 @@
-// The search against jobs whose times are known.
+// The search, on jobs with known times.
 #include "lab/tune/tune.h"
 
 #include <gtest/gtest.h>
