@@ -33,7 +33,7 @@ namespace {
 using Json = nlohmann::json;
 
 // A vocabulary of 150,000 tokens, 48 layers and a context of 128 Ki tokens take about 100 MiB.
-constexpr uint64_t memory_max = 512 * MiB;
+constexpr uint64_t memory_max = 1 * GiB;
 constexpr uint64_t memory_for_metadata = 32; // times the bytes of the metadata
 constexpr uint64_t cell_bytes_max = 96;      // llama.cpp's list of KV cells takes about 50 bytes per token
 
