@@ -90,9 +90,18 @@ void write_all(int fd, const char *from, size_t bytes) {
 
 int answer_fd = -1; // a child has one job; its signal handlers answer here, too
 
+// While on, SIGIO ends this process when the other end of the socket closes: the job was stopped, or its parent has
+// ended.
+void end_with_socket(int fd, bool on) {
+    fcntl(fd, F_SETOWN, getpid());
+    const int flags = fcntl(fd, F_GETFL);
+    fcntl(fd, F_SETFL, on ? flags | O_ASYNC : flags & ~O_ASYNC);
+}
+
 [[noreturn]] void answer(JobEnd end, const std::string &text = {}) {
     const itimerval none{};
     setitimer(ITIMER_PROF, &none, nullptr);
+    end_with_socket(answer_fd, false);
     const AnswerHeader header{end, text.size()};
     write_all(answer_fd, reinterpret_cast<const char *>(&header), sizeof header);
     write_all(answer_fd, text.data(), text.size());
@@ -179,6 +188,7 @@ class SignalStack {
         _exit(1);
     }
     set_limits(header.limits);
+    end_with_socket(fd, true);
     std::string result;
     try {
         run_on_own_stack(header.limits.stack_bytes, [&] {
