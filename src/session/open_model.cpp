@@ -72,7 +72,8 @@ std::string OpenModel::piece(Token token, bool special) const {
 bool OpenModel::is_end_of_generation(Token token) const { return llama_vocab_is_eog(impl_->vocab(), token); }
 
 bool OpenModel::has_chat_template() const {
-    return llama_model_chat_template(impl_->host->model(), nullptr) != nullptr;
+    const char *source = llama_model_chat_template(impl_->host->model(), nullptr);
+    return source != nullptr && *source != '\0';
 }
 
 PromptText OpenModel::render_chat(const std::vector<ChatMessage> &messages, bool read_control_tokens) const {

@@ -170,6 +170,11 @@ std::string without_added_tokens(std::string prompt, const llama_vocab *vocab, c
     return prompt;
 }
 
+// An answer that was stopped may end in the middle of a character. The replacement character takes its place.
+std::string with_whole_characters(const std::string &text) {
+    return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
+
 } // namespace
 
 PromptText ChatTemplate::render(const std::vector<ChatMessage> &messages, bool read_control_tokens,
@@ -180,7 +185,9 @@ PromptText ChatTemplate::render(const std::vector<ChatMessage> &messages, bool r
     Markers markers(messages);
     Json request = {{"template", source_}, {"bos", bos}, {"eos", eos}, {"messages", Json::array()}};
     uint64_t bytes = source_.size();
-    for (const ChatMessage &message : messages) {
+    for (const ChatMessage &original : messages) {
+        const ChatMessage message = {
+            original.role, original.role == "assistant" ? with_whole_characters(original.content) : original.content};
         const std::string content = read_control_tokens
                                         ? message.content
                                         : markers.mark(message.content, tokenizer_.control_tokens_in(message.content));

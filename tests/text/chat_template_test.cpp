@@ -81,6 +81,11 @@ TEST_F(Chats, ThatTheTemplateRefusesSayWhy) {
 
 TEST_F(Chats, ThatAreNotUtf8AreRefused) { EXPECT_THROW(render(chatml, {{"user", "\xf4\x90\x80\x80"}}), Error); }
 
+TEST_F(Chats, ReplaceACharacterThatAnAnswerWasCutIn) {
+    const PromptText prompt = render("{{ messages[0].content }}", {{"assistant", "a\xC3"}});
+    EXPECT_EQ(prompt.text, "a\xEF\xBF\xBD");
+}
+
 TEST_F(Chats, StopWhenAsked) {
     const PromptText prompt =
         ChatTemplate(vocab_.tokenizer,
