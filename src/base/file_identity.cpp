@@ -29,10 +29,11 @@ std::optional<FileIdentity> identity_of(const std::string &path) {
     return ::stat(path.c_str(), &status) == 0 ? std::optional(from(status)) : std::nullopt;
 }
 
-bool may_hold_other_bytes(const FileIdentity &before, const FileIdentity &now) {
+bool may_hold_other_bytes(const FileIdentity &before, const FileIdentity &now, bool may_be_written) {
     const bool same_bytes_and_times = before.device == now.device && before.inode == now.inode &&
                                       before.bytes == now.bytes && before.modified_ns == now.modified_ns;
-    return !same_bytes_and_times || (before.changed_ns != now.changed_ns && before.links == now.links);
+    const bool only_links_changed = before.links != now.links && !may_be_written;
+    return !same_bytes_and_times || (before.changed_ns != now.changed_ns && !only_links_changed);
 }
 
 } // namespace larder

@@ -26,9 +26,10 @@ struct FileIdentity {
 std::optional<FileIdentity> identity_of(int fd);
 std::optional<FileIdentity> identity_of(const std::string &path);
 
-// Whether a file that had the identity `before` may contain other bytes `now`. Adding or removing a hard link (also
-// deleting or replacing a file that is still open) changes the ctime and the number of links, but no byte. If only the
-// ctime changed, a write may have happened whose mtime was set back.
-bool may_hold_other_bytes(const FileIdentity &before, const FileIdentity &now);
+// Whether a file that had the identity `before` may contain other bytes `now`. If only the ctime changed, a write may
+// have happened whose mtime was set back. Adding or removing a hard link (also deleting or replacing a file that is
+// still open) changes the ctime and the number of links, but no byte. It hides such a write, so it is an excuse only
+// where it is known that nobody wrote: `may_be_written` is false.
+bool may_hold_other_bytes(const FileIdentity &before, const FileIdentity &now, bool may_be_written);
 
 } // namespace larder

@@ -62,8 +62,14 @@ void LoadedModel::Impl::open_files(const RuntimeOptions &options) {
     ReaderOptions reading = options.reader;
     reading.requests_max = std::max(weight_reads_at_once, slots);
     reader = open_reader(layout.files, reading);
-    if (std::optional<Error> changed = changed_file()) {
-        throw Error(*changed);
+    writes_.emplace(layout.files); // before the check below, so that no write falls between them
+    for (uint32_t file = 0; file < layout.files.size(); file++) {
+        watched_ =
+            watched_ && identity_of(layout.files[file]) == reader->identity(file); // else the path leads elsewhere
+        if (may_hold_other_bytes(identities_[file], reader->identity(file), true)) {
+            throw file_changed(layout.files[file]);
+        }
+        identities_[file] = reader->identity(file);
     }
 }
 
@@ -103,7 +109,10 @@ void LoadedModel::Impl::build(const Placement &placement, const RuntimeOptions &
 std::optional<Error> LoadedModel::Impl::changed_file() {
     for (uint32_t file = 0; file < layout.files.size(); file++) {
         const FileIdentity now = reader->identity(file);
-        if (may_hold_other_bytes(identities_[file], now)) {
+        if (now == identities_[file]) {
+            continue;
+        }
+        if (may_hold_other_bytes(identities_[file], now, !watched_ || writes_->may_have_written())) {
             return file_changed(layout.files[file]);
         }
         identities_[file] = now;

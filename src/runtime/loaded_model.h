@@ -8,6 +8,7 @@
 #include "runtime/placement.h"
 #include "runtime/runtime.h"
 #include "runtime/unread_tokens.h"
+#include "runtime/write_watch.h"
 
 #include <atomic>
 #include <memory>
@@ -59,6 +60,8 @@ class LoadedModel::Impl {
     void tell_unread(std::span<const int32_t> tokens, int64_t n_token) noexcept;
 
     std::vector<FileIdentity> identities_; // indexed like layout.files
+    std::optional<WriteWatch> writes_;     // to layout.files
+    bool watched_ = true;                  // writes_ watches the files that the reader has open
     std::mutex step_mutex_;
     const AttachedContext::Impl *stepping_ = nullptr; // guarded by step_mutex_
     UnreadTokens *unread_ = nullptr;                  // of the current step; null between steps

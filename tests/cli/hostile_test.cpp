@@ -115,6 +115,23 @@ TEST_F(Hostile, AModelIsAnErrorThatIsWrittenToAndHasItsTimeSetBack) {
     EXPECT_THAT(result.err, HasSubstr("was replaced or written to"));
 }
 
+// Removing a hard link changes the ctime too, which hides the write from the times of the file.
+TEST_F(Hostile, AModelIsAnErrorThatIsWrittenToAndThenRemoved) {
+    struct stat before = {};
+    ASSERT_EQ(stat(model_.c_str(), &before), 0);
+    Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "2", "--temp", "0", "-q"});
+    chat.type("hello\n");
+    ASSERT_TRUE(chat.wait_for_output_lines(1));
+    std::fstream(model_, std::ios::binary | std::ios::in | std::ios::out).seekp(100000).write("xxxx", 4);
+    const std::array<timespec, 2> times = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(utimensat(AT_FDCWD, model_.c_str(), times.data(), 0), 0);
+    std::filesystem::remove(model_);
+    chat.type("hello\n");
+    const Finished result = chat.wait();
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("was replaced or written to"));
+}
+
 TEST_F(Hostile, ControlCharactersOfAnArgumentDoNotReachTheTerminal) {
     const Finished result = larder({"run", "-m", model_, "--ram", "8\x1b[31m\nX"});
     EXPECT_EQ(result.exit_code, 2);

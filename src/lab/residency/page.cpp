@@ -93,7 +93,7 @@ class PageHost final : public ModelHost {
         pager_->end_evaluation(n_token);
         for (size_t i = 0; i < layout_.files.size(); i++) { // what is dropped is read again from there
             const std::optional<FileIdentity> now = identity_of(layout_.files[i]);
-            if (!now || may_hold_other_bytes(layout_.identities[i], *now)) {
+            if (!now || may_hold_other_bytes(layout_.identities[i], *now, true)) {
                 throw file_changed(layout_.files[i]);
             }
         }
