@@ -24,10 +24,11 @@ struct Machine {
     [[nodiscard]] uint64_t unclaimed_bytes() const { return usable_bytes - claimed_bytes; }
 };
 
-// The minimum of MemAvailable (plus the memory that this process already holds) and of the limits of its cgroup and all
-// ancestors (v1 and v2; memory.max, memory.high), less the memory that other processes of the group use. Reclaimable
-// page cache does not count as used. A claim counts for a limit if its process is subject to that limit. Read `claims`
-// before this call: memory that a claimant allocates in between is then counted twice rather than not at all.
+// The minimum of MemAvailable (plus the memory that this process and its counted children already hold) and of the
+// limits of its cgroup and all ancestors (v1 and v2; memory.max, memory.high), less the memory that other processes of
+// the group use. Reclaimable page cache does not count as used. A claim counts for a limit if its process is subject to
+// that limit. Read `claims` before this call: memory that a claimant allocates in between is then counted twice rather
+// than not at all.
 Machine probe_memory(const std::string &root = "", std::span<const MemoryClaim> claims = {});
 
 // The same, also bounded by RLIMIT_DATA and RLIMIT_AS, less the addresses that are mapped but not in RAM now

@@ -32,7 +32,7 @@ Machine available(const std::string &root, std::span<const MemoryClaim> claims) 
     Machine machine;
     const auto available_kib = KeyedFile(root + "/proc/meminfo").find("MemAvailable");
     if (available_kib) {
-        machine = {*available_kib * KiB + anonymous_bytes(root), "MemAvailable"};
+        machine = {*available_kib * KiB + held_bytes(root), "MemAvailable"};
     } else {
         const long pages = ::sysconf(_SC_PHYS_PAGES);
         const long page_bytes = ::sysconf(_SC_PAGESIZE);
@@ -99,7 +99,7 @@ uint64_t claimed_in(const std::string &root, const Cgroup &group, std::span<cons
     return bytes;
 }
 
-// anonymous_bytes() is read last: this process may grow while it fills its arena, and that growth must not count as
+// held_bytes() is read last: this process may grow while it fills its arena, and that growth must not count as
 // memory of other processes.
 void bound_by_group(Machine &machine, const Cgroup &group, const std::string &root,
                     std::span<const MemoryClaim> claims) {
@@ -110,7 +110,7 @@ void bound_by_group(Machine &machine, const Cgroup &group, const std::string &ro
     for (const char *key : names.reclaimable) {
         reclaimable += stat.find(key).value_or(0);
     }
-    const uint64_t own = anonymous_bytes(root);
+    const uint64_t own = held_bytes(root);
     const uint64_t claimed = claimed_in(root, group, claims);
     for (const CgroupLimit &limit : memory_limits(group)) {
         bound(machine, usable_of(limit.bytes, used, reclaimable, own), claimed,

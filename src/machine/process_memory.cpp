@@ -2,12 +2,47 @@
 
 #include "machine/proc_files.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
 namespace larder {
 
 namespace {
 
 uint64_t anonymous_of(const KeyedFile &status) {
     return status.find("RssAnon") ? status.bytes("RssAnon") + status.bytes("RssShmem") : status.bytes("VmRSS");
+}
+
+class CountedChildren {
+  public:
+    void add(pid_t pid) {
+        const std::lock_guard lock(mutex_);
+        pids_.push_back(pid);
+    }
+    void remove(pid_t pid) {
+        const std::lock_guard lock(mutex_);
+        pids_.erase(std::ranges::find(pids_, pid));
+    }
+    uint64_t bytes(const std::string &root) {
+        const std::lock_guard lock(mutex_);
+        uint64_t bytes = 0;
+        for (const pid_t pid : pids_) {
+            bytes += KeyedFile(fmt::format("{}/proc/{}/smaps_rollup", root, pid)).bytes("Private_Dirty");
+        }
+        return bytes;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<pid_t> pids_; // guarded by mutex_
+};
+
+CountedChildren &counted_children() {
+    static CountedChildren all;
+    return all;
 }
 
 } // namespace
@@ -27,5 +62,11 @@ ProcessMemory process_memory(const std::string &root) {
 }
 
 uint64_t anonymous_bytes(const std::string &root) { return anonymous_of(KeyedFile(root + "/proc/self/status")); }
+
+uint64_t held_bytes(const std::string &root) { return anonymous_bytes(root) + counted_children().bytes(root); }
+
+CountedChild::CountedChild(pid_t pid) : pid_(pid) { counted_children().add(pid_); }
+
+CountedChild::~CountedChild() { counted_children().remove(pid_); }
 
 } // namespace larder

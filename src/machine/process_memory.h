@@ -3,6 +3,8 @@
 // Units: bytes. Threads: any. `root` is prepended to /proc, for tests. A figure that the kernel does not report is 0.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -23,5 +25,22 @@ ProcessMemory process_memory(const std::string &root = "");
 // cache and not included. Kernels before 4.5 do not report the difference; then all memory of the process in RAM is
 // returned.
 uint64_t anonymous_bytes(const std::string &root = "");
+
+// The same, with the memory that each counted child holds alone. Pages that a child still shares with this process are
+// in the figure of this process. Kernels before 4.14 do not report what a child holds alone; then it counts as 0.
+uint64_t held_bytes(const std::string &root = "");
+
+// A child process that the plan includes. Without this, probe_memory() takes its memory for that of another process and
+// subtracts it from the usable memory. Counts until the object is destroyed; destroy it before the child is waited for.
+class CountedChild {
+  public:
+    explicit CountedChild(pid_t pid);
+    ~CountedChild();
+    CountedChild(const CountedChild &) = delete;
+    CountedChild &operator=(const CountedChild &) = delete;
+
+  private:
+    pid_t pid_;
+};
 
 } // namespace larder

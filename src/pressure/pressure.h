@@ -67,7 +67,7 @@ std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_
 
 struct Readings {
     Machine machine;        // the memory that this process may use now, and the limit that determines it
-    uint64_t own_bytes = 0; // memory of this process that the kernel cannot reclaim
+    uint64_t own_bytes = 0; // memory of this process and its counted children that the kernel cannot reclaim
     uint64_t rss_bytes = 0;
     double stalled = 0;      // share of the last ten seconds in which a task waited for memory, 0 to 1
     uint64_t limit_hits = 0; // how often cgroups above the process have reached their limits, in total

@@ -42,9 +42,8 @@ uint64_t limit_hits_v2(const Cgroup &group) {
 Readings read_pressure(const std::string &root) {
     Readings readings;
     readings.machine = probe_memory(root);
-    const ProcessMemory own = process_memory(root);
-    readings.rss_bytes = own.rss_bytes;
-    readings.own_bytes = own.anonymous_bytes;
+    readings.rss_bytes = process_memory(root).rss_bytes;
+    readings.own_bytes = held_bytes(root);
 
     std::optional<double> stalled;
     for (const Cgroup &group : cgroups_v2(root)) {

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "machine/process_memory.h"
 #include "text/text_process_child.h"
 
 #include <poll.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace larder {
@@ -54,8 +56,10 @@ class Process {
             serve_jobs(theirs.get());
         }
         control_ = std::move(ours);
+        counted_.emplace(pid_);
     }
     ~Process() {
+        counted_.reset();
         shutdown(control_.get(), SHUT_RDWR); // ends the process, even if another child still holds the socket
         waitpid(pid_, nullptr, 0);
     }
@@ -87,6 +91,7 @@ class Process {
   private:
     pid_t pid_ = -1;
     UniqueFd control_;
+    std::optional<CountedChild> counted_; // the plan includes text_process_bytes
 };
 
 // The text process of this program. Started again if it was killed.

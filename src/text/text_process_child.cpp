@@ -50,8 +50,8 @@ void take_signals() {
     for (int number = 1; number < SIGRTMIN; number++) {
         signal(number, SIG_DFL);
     }
-    for (const int number :
-         {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGPIPE}) { // the parent handles Ctrl-C and similar signals
+    // The parent handles signals that are sent to the process group. This process ends with the control socket.
+    for (const int number : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE}) {
         signal(number, SIG_IGN);
     }
     signal(SIGCHLD, SIG_IGN); // children do not become zombies

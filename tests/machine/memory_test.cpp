@@ -1,6 +1,7 @@
 // The memory probe on simulated machines, whose /proc and /sys are files of the test.
 #include "base/bytes.h"
 #include "machine/machine.h"
+#include "machine/process_memory.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -87,6 +88,24 @@ TEST(Machine, CountsWhatThisProcessHoldsAsItsOwn) {
     const FakeMachine machine;
     EXPECT_EQ(machine.probe().usable_bytes, 64 * GiB + own);
     EXPECT_EQ(machine.probe().source, "MemAvailable");
+}
+
+// A child holds 3 MiB alone, and shares the rest with this process.
+TEST(Machine, CountsWhatACountedChildHoldsAloneAsItsOwn) {
+    const FakeMachine machine;
+    machine.write("/proc/77/smaps_rollup",
+                  "1-2 ---p 00000000 00:00 0 [rollup]\nRss:     9216 kB\nPrivate_Clean:   40 kB\n"
+                  "Private_Dirty:   3072 kB\n");
+    machine.join_v1("/box");
+    machine.group_v1("/box", 4 * GiB, own + 10 * MiB);
+    EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 10 * MiB);
+    {
+        const CountedChild child(77);
+        const CountedChild without_a_process(78);
+        EXPECT_EQ(held_bytes(machine.root()), own + 3 * MiB);
+        EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 7 * MiB);
+    }
+    EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 10 * MiB);
 }
 
 TEST(Machine, IsBoundByItsCgroupV1) {

@@ -1,6 +1,8 @@
 // A job in the text process cannot affect this process, and always ends.
 #include "text/text_process.h"
 
+#include "machine/process_memory.h"
+
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
@@ -8,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <stdexcept>
 #include <thread>
@@ -51,6 +54,15 @@ std::string abort_now(const std::string & /*request*/) { std::abort(); }
 std::string dereference_null(const std::string & /*request*/) { return {1, *reinterpret_cast<volatile char *>(sink)}; }
 
 std::string pid(const std::string & /*request*/) { return std::to_string(getpid()); }
+
+// Sends the signals that a process group gets to the text process and to the job.
+std::string survive_signals(const std::string & /*request*/) {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+        kill(getppid(), number);
+        kill(getpid(), number);
+    }
+    return std::to_string(getppid());
+}
 
 std::string files_open(const std::string & /*request*/) {
     int open = 0;
@@ -108,6 +120,20 @@ TEST(TextProcess, RunsJobsOfSeveralThreadsEachInAProcessOfItsOwn) {
         EXPECT_NE(answers[i], std::to_string(getpid()));
         EXPECT_EQ(std::count(answers.begin(), answers.end(), answers[i]), 1) << i;
     }
+}
+
+TEST(TextProcess, LeavesTheSignalsOfItsGroupToThisProcess) {
+    const std::string text_process = run_job(survive_signals, "", {}).text;
+    EXPECT_NE(text_process, "");
+    EXPECT_EQ(run_job(survive_signals, "", {}).text, text_process) << "it was started again";
+}
+
+TEST(TextProcess, CountsAsAPartOfThisProcess) {
+    start_text_process();
+    EXPECT_EQ(run_job(echo, "x", {}).text, "xx"); // it runs
+    const uint64_t with_it = held_bytes();
+    EXPECT_GT(with_it, anonymous_bytes());
+    EXPECT_LT(with_it, anonymous_bytes() + text_process_bytes);
 }
 
 TEST(TextProcess, HoldsNoFileOfThisProcess) {
