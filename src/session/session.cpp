@@ -4,6 +4,7 @@
 #include "runtime/llama_log.h"
 #include "runtime/step.h"
 #include "session/open_model_impl.h"
+#include "text/grammar.h"
 
 #include "common.h"
 #include "sampling.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 namespace larder {
 
@@ -91,6 +93,9 @@ class Session::Impl {
             }
         }
         sampler_ = make_sampler(model_.host->model(), params_);
+        if (!sampling.grammar.empty()) {
+            grammar_watch_.emplace(model_.vocab(), sampling.grammar);
+        }
         drop_all();
     }
     ~Impl() { drop_all(); }
@@ -103,6 +108,9 @@ class Session::Impl {
         generation_begin_ = Clock::now();
         keep_common_prefix(tokens);
         common_sampler_reset(sampler_.get());
+        if (grammar_watch_) {
+            grammar_watch_->reset();
+        }
         for (const Token token : tokens) {
             common_sampler_accept(sampler_.get(), token, false);
         }
@@ -178,8 +186,13 @@ class Session::Impl {
     Token choose() {
         try {
             const Token token = common_sampler_sample(sampler_.get(), model_.context(), -1);
+            if (grammar_watch_) {
+                grammar_watch_->accept(token);
+            }
             common_sampler_accept(sampler_.get(), token, true);
             return token;
+        } catch (const Error &) {
+            throw;
         } catch (const std::exception &error) {
             throw Error(ErrorKind::usage, fmt::format("no token can come next: {}", error.what()),
                         "a grammar that has come to its end needs the end of text: leave out --ignore-eos");
@@ -249,6 +262,7 @@ class Session::Impl {
     common_params_sampling params_;
     const ContextSpec spec_;
     common_sampler_ptr sampler_;
+    std::optional<GrammarWatch> grammar_watch_;
     Batch batch_;
     std::vector<Token> cached_;
     double last_ms_ = 0;

@@ -1,5 +1,6 @@
 #include "text/grammar.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
 #include "text/text_process.h"
@@ -13,9 +14,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 namespace larder {
 
@@ -45,10 +48,12 @@ std::string reason_in(const std::string &written) {
     return reason.substr(0, reason.find('\n'));
 }
 
-struct FreeGrammar {
-    void operator()(llama_grammar *grammar) const { llama_grammar_free_impl(grammar); }
-};
-using Grammar = std::unique_ptr<llama_grammar, FreeGrammar>;
+using Grammar = std::unique_ptr<llama_grammar, void (*)(llama_grammar *)>;
+
+Grammar parsed(const llama_vocab *vocab, const std::string &text) {
+    return {llama_grammar_init_impl(vocab, text.c_str(), "root", false, nullptr, 0, nullptr, 0),
+            llama_grammar_free_impl};
+}
 
 // A character that the element on top of a stack accepts; 0 if none is found.
 uint32_t char_for(const llama_grammar_element *element) {
@@ -72,44 +77,102 @@ uint32_t char_for(const llama_grammar_element *element) {
     return 0;
 }
 
-// The largest number of stacks on one path through the grammar. `way` selects among the possible next characters.
-uint64_t most_stacks(const std::string &text, uint64_t way) {
+// The characters that can come next, each once. Empty at the end of the grammar, or if only tokens can come.
+std::vector<uint32_t> next_chars(const llama_grammar_stacks &stacks) {
+    std::vector<uint32_t> chars;
+    for (const llama_grammar_stack &stack : stacks) {
+        const uint32_t c = stack.empty() ? 0 : char_for(stack.back());
+        if (c != 0 && std::ranges::find(chars, c) == chars.end()) {
+            chars.push_back(c);
+        }
+    }
+    return chars;
+}
+
+// The paths that lead to each stack. llama.cpp removes equal stacks of a text, but not while it tries the characters of
+// a token.
+using Paths = std::map<llama_grammar_stack, uint64_t>;
+
+// The character that the most paths accept; 0 if there is none.
+uint32_t commonest_char(const Paths &paths) {
+    std::map<uint32_t, uint64_t> by_char;
+    for (const auto &[stack, count] : paths) {
+        by_char[stack.empty() ? 0 : char_for(stack.back())] += count;
+    }
+    by_char.erase(0);
+    const auto most = std::ranges::max_element(by_char, {}, [](const auto &entry) { return entry.second; });
+    return most == by_char.end() ? 0 : most->first;
+}
+
+// The number of paths for the next characters, at most about `paths_max`. Leaves the grammar as it was.
+uint64_t paths_ahead(llama_grammar &grammar, uint64_t paths_max) {
+    constexpr int chars = 8;
+    const llama_grammar_stacks before = grammar.stacks;
+    Paths paths;
+    for (const llama_grammar_stack &stack : before) {
+        paths[stack] = 1;
+    }
+    uint64_t all = paths.size();
+    for (int n = 0; n < chars && all <= paths_max; n++) {
+        const uint32_t c = commonest_char(paths);
+        if (c == 0) {
+            break;
+        }
+        Paths after;
+        for (const auto &[stack, count] : paths) {
+            grammar.stacks = {stack};
+            llama_grammar_accept(&grammar, c);
+            for (const llama_grammar_stack &next : grammar.stacks) {
+                after[next] += count;
+                all += count;
+            }
+        }
+        paths = std::move(after);
+    }
+    grammar.stacks = before;
+    return all;
+}
+
+// Why llama.cpp cannot sample from this state in bounded time; empty if it can.
+std::string fault_at(llama_grammar &grammar) {
+    if (grammar.stacks.size() > grammar_stacks_max) {
+        return fmt::format("may be read in more than {} ways at once", grammar_stacks_max);
+    }
+    if (paths_ahead(grammar, grammar_paths_max) > grammar_paths_max) {
+        return fmt::format("has more than {} paths for one token", grammar_paths_max);
+    }
+    return {};
+}
+
+// Follows one text that matches the grammar. `way` selects among the possible next characters.
+std::string fault_on_way(const std::string &text, uint64_t way) {
     constexpr int chars = 192;
-    const Grammar grammar(llama_grammar_init_impl(nullptr, text.c_str(), "root", false, nullptr, 0, nullptr, 0));
+    const Grammar grammar = parsed(nullptr, text);
     if (grammar == nullptr) {
         throw std::runtime_error("it has no rule named root, or a rule that begins with itself");
     }
-    uint64_t most = 0;
     for (int n = 0; n < chars; n++) {
-        const llama_grammar_stacks &stacks = llama_grammar_get_stacks(grammar.get());
-        most = std::max<uint64_t>(most, stacks.size());
-        if (most > grammar_stacks_max) {
-            break;
+        if (std::string fault = fault_at(*grammar); !fault.empty()) {
+            return fault;
         }
-        std::vector<uint32_t> next;
-        for (const llama_grammar_stack &stack : stacks) {
-            const uint32_t c = stack.empty() ? 0 : char_for(stack.back());
-            if (c != 0 && std::ranges::find(next, c) == next.end()) {
-                next.push_back(c);
-            }
-        }
+        const std::vector<uint32_t> next = next_chars(grammar->stacks);
         if (next.empty()) {
-            break; // end of the grammar, or a token reference
+            break;
         }
         way = way * 6364136223846793005ULL + 1442695040888963407ULL;
         llama_grammar_accept(grammar.get(), next[(way >> 33U) % next.size()]);
     }
-    return most;
+    return {};
 }
 
-// Runs in the text process. Returns the number of stacks.
+// Runs in the text process. Returns a fault that was found, or nothing.
 std::string try_out_job(const std::string &text) {
     constexpr uint64_t ways = 8;
     llama_grammar_parser parser;
     bool parsed = false;
     const std::string written = written_by([&] { parsed = parser.parse(text.c_str()); });
     if (!parsed && written.find(needs_vocabulary) != std::string::npos) {
-        return "0";
+        return {};
     }
     if (!parsed && written.find("bad_alloc") != std::string::npos) { // the parser catches all exceptions
         throw std::bad_alloc();
@@ -117,19 +180,17 @@ std::string try_out_job(const std::string &text) {
     if (!parsed || parser.rules.empty()) {
         throw std::runtime_error(parsed ? "it has no rules" : reason_in(written));
     }
-    uint64_t most = 0;
-    for (uint64_t way = 0; way < ways && most <= grammar_stacks_max; way++) {
-        most = std::max(most, most_stacks(text, way));
+    std::string fault;
+    for (uint64_t way = 0; way < ways && fault.empty(); way++) {
+        fault = fault_on_way(text, way);
     }
-    return std::to_string(most);
+    return fault;
 }
 
 std::string fault_of(const JobResult &result) {
     switch (result.end) {
     case JobEnd::done:
-        return std::stoull(result.text) <= grammar_stacks_max
-                   ? ""
-                   : fmt::format("may be read in more than {} ways at once", grammar_stacks_max);
+        return result.text;
     case JobEnd::stopped:
         return "";
     case JobEnd::refused:
@@ -147,6 +208,8 @@ std::string fault_of(const JobResult &result) {
     return "crashes llama.cpp";
 }
 
+constexpr const char *simpler = "give a simpler grammar, in GBNF";
+
 } // namespace
 
 void check_grammar(const std::string &grammar, const std::function<bool()> &stop) {
@@ -157,7 +220,26 @@ void check_grammar(const std::string &grammar, const std::function<bool()> &stop
                     "give a shorter one");
     }
     if (const std::string fault = fault_of(run_job(try_out_job, grammar, limits, stop)); !fault.empty()) {
-        throw Error(ErrorKind::usage, fmt::format("the grammar {}", fault), "give a simpler grammar, in GBNF");
+        throw Error(ErrorKind::usage, fmt::format("the grammar {}", fault), simpler);
+    }
+}
+
+GrammarWatch::GrammarWatch(const llama_vocab *vocab, const std::string &grammar)
+    : vocab_(vocab), text_(grammar), grammar_(nullptr, llama_grammar_free_impl) {
+    reset();
+}
+
+GrammarWatch::~GrammarWatch() = default;
+
+void GrammarWatch::reset() {
+    grammar_ = parsed(vocab_, text_);
+    LARDER_CHECK(grammar_ != nullptr);
+}
+
+void GrammarWatch::accept(int32_t token) {
+    llama_grammar_accept_impl(*grammar_, token);
+    if (const std::string fault = fault_at(*grammar_); !fault.empty()) {
+        throw Error(ErrorKind::usage, fmt::format("after the text so far, the grammar {}", fault), simpler);
     }
 }
 

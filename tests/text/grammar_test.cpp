@@ -2,11 +2,14 @@
 #include "text/grammar.h"
 
 #include "base/error.h"
+#include "text/vocab.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace larder::test {
 namespace {
@@ -46,11 +49,49 @@ TEST(Grammars, ThatHaveAFaultAreRefusedWithIt) {
 
 // The number of stacks grows with the text so far.
 TEST(Grammars, ThatComeToManyStacksLaterAreRefused) {
-    std::string grammar = "root ::= \"x\" ";
+    std::string grammar = "root ::= \"x\" (\"a\"";
     for (int i = 0; i < 700; i++) {
+        grammar += fmt::format(" | \"{}\"", i);
+    }
+    grammar += ")";
+    EXPECT_THAT(refusal_of(grammar), testing::HasSubstr("in more than 512 ways at once"));
+}
+
+// Only 100 stacks, but each character of a token multiplies the paths.
+TEST(Grammars, ThatHaveManyPathsForOneTokenAreRefused) {
+    std::string grammar = "root ::= \"x\" ";
+    for (int i = 0; i < 100; i++) {
         grammar += "\"a\"? ";
     }
-    EXPECT_THAT(refusal_of(grammar), testing::HasSubstr("in more than 512 ways at once"));
+    EXPECT_THAT(refusal_of(grammar), testing::HasSubstr("has more than 1000000 paths for one token"));
+    EXPECT_EQ(refusal_of("root ::= \"a\"{0,100} \"b\""), "");
+}
+
+// Nobody tries the first 300 characters, and a sampler would not end after them.
+TEST(Grammars, AreWatchedWhereNobodyTriedThem) {
+    std::string grammar = "root ::= \"" + std::string(300, 'x') + "\" ";
+    for (int i = 0; i < 1000; i++) {
+        grammar += "\"a\"? ";
+    }
+    ASSERT_EQ(refusal_of(grammar), "");
+    const Vocab &vocab = vocab_with("gpt-2");
+    const std::vector<Token> x = vocab.tokenizer.tokenise("x", {});
+    ASSERT_EQ(x.size(), 1U);
+    GrammarWatch watch(vocab.tokenizer.vocab(), grammar);
+    for (int time = 0; time < 2; time++) {
+        int accepted = 0;
+        try {
+            for (; accepted < 300; accepted++) {
+                watch.accept(x[0]);
+            }
+        } catch (const Error &error) {
+            EXPECT_EQ(error.kind(), ErrorKind::usage);
+            EXPECT_THAT(error.message(), testing::HasSubstr("after the text so far, the grammar has more than"));
+        }
+        EXPECT_GT(accepted, 280);
+        EXPECT_LT(accepted, 300);
+        watch.reset();
+    }
 }
 
 TEST(Grammars, StopBeingTriedOutWhenAsked) {
