@@ -69,6 +69,18 @@ std::string joined(const std::vector<Remedy> &remedies) {
     return text;
 }
 
+// Null for all other errno values.
+const char *remedy_for_open_files(int errno_value) {
+    switch (errno_value) {
+    case EMFILE:
+        return "raise the limit of open files (ulimit -n)";
+    case ENFILE:
+        return "raise the system's limit of open files (sysctl fs.file-max), or close other programs";
+    default:
+        return nullptr;
+    }
+}
+
 } // namespace
 
 Error::Error(ErrorKind kind, std::string what, std::vector<Remedy> remedies)
@@ -79,8 +91,9 @@ Error::Error(ErrorKind kind, std::string what, std::string remedy)
     : Error(kind, std::move(what), one_or_none(std::move(remedy))) {}
 
 Error Error::from_errno(int errno_value, std::string_view doing, std::string remedy) {
+    const char *of_files = remedy_for_open_files(errno_value);
     return {ErrorKind::io, fmt::format("{}: {}", doing, std::generic_category().message(errno_value)),
-            std::move(remedy)};
+            of_files != nullptr ? of_files : std::move(remedy)};
 }
 
 Error Error::within(std::string_view context) const {
@@ -117,10 +130,6 @@ const char *remedy_for_opening(int errno_value) {
     case EACCES:
     case EPERM:
         return "check the permissions of the file and of the folders above it";
-    case EMFILE:
-        return "raise the limit of open files (ulimit -n)";
-    case ENFILE:
-        return "raise the system's limit of open files (sysctl fs.file-max), or close other programs";
     case EIO:
     case ENXIO:
     case EUCLEAN: // a damaged file system

@@ -42,7 +42,7 @@ class LoggedErrors {
     // All lines, joined with "; ". Both are printable() (base/error.h) and at most bytes_max long.
     [[nodiscard]] std::string all() const;
 
-    static constexpr size_t bytes_max = 2000;
+    static constexpr size_t bytes_max = 800;
 
   private:
     friend struct GgmlCallbacks;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -79,6 +80,7 @@ void set_up_process(char *const *argv) {
     if (argv != nullptr) {
         start_again_with_short_spins(argv);
     }
+    signal(SIGXFSZ, SIG_IGN); // then a write beyond ulimit -f fails with EFBIG, and is reported
     set_thread_stacks();
     set_up_heap();
     interleave_memory();

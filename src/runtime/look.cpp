@@ -98,6 +98,10 @@ std::string Look::read_line() {
         if (ready < 0 && errno == EINTR) {
             continue;
         }
+        if (ready == 0) {
+            ::kill(child_, SIGKILL);
+            timed_out_ = true;
+        }
         std::array<char, 16384> buffer{};
         const ssize_t n = ready > 0 ? ::read(socket_.get(), buffer.data(), buffer.size()) : 0;
         if (n <= 0) {
@@ -108,36 +112,41 @@ std::string Look::read_line() {
 }
 
 Error Look::end_of_child(size_t index) {
+    const std::string &file = layouts_[index]->files.front();
+    const auto fault_of_file = [&file](const std::string &how) {
+        return Error(ErrorKind::model, fmt::format("{}: {}", file, how), take_file_again);
+    };
     int status = 0;
-    const bool ended = ::waitpid(child_, &status, WNOHANG) == child_;
-    std::string how = fmt::format("llama.cpp does not answer within {} minutes", answer_max.count());
-    if (!ended) {
-        // The child may be about to exit: its socket closes before the process ends.
-        ::kill(child_, SIGKILL);
-        ::waitpid(child_, &status, 0);
-    }
+    ::waitpid(child_, &status, 0); // its socket is closed, so it ends
     child_ = -1;
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
-        how = fmt::format("llama.cpp takes more than {} s of processor time to look at it", look_seconds_max);
-    } else if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
-        how = fmt::format("llama.cpp crashes on it ({})", ::strsignal(WTERMSIG(status)));
-    } else if (ended && WIFSIGNALED(status)) {
-        how = "llama.cpp was killed while it looked at it, most likely for want of memory";
-    } else if (WIFEXITED(status)) {
-        how = fmt::format("llama.cpp ended the process that looked at it (exit code {})", WEXITSTATUS(status));
+    if (timed_out_) {
+        return fault_of_file(fmt::format("llama.cpp does not answer within {} minutes", answer_max.count()));
     }
-    return {ErrorKind::model, fmt::format("{}: {}", layouts_[index]->files.front(), how), take_file_again};
+    if (WIFEXITED(status)) {
+        return fault_of_file(
+            fmt::format("llama.cpp ended the process that looked at it (exit code {})", WEXITSTATUS(status)));
+    }
+    if (WTERMSIG(status) == SIGXCPU) {
+        return fault_of_file(
+            fmt::format("llama.cpp takes more than {} s of processor time to look at it", look_seconds_max));
+    }
+    if (WTERMSIG(status) == SIGKILL) {
+        return {ErrorKind::io,
+                fmt::format("the process that looked at {} was killed, most likely because the memory ran out", file),
+                "raise the limit of the cgroup, or stop other programs"};
+    }
+    return fault_of_file(fmt::format("llama.cpp crashes on it ({})", ::strsignal(WTERMSIG(status))));
 }
 
 Json Look::ask(size_t index, const Json &question) {
-    if (child_ < 0) {
-        throw Error(ErrorKind::model, fmt::format("{}: llama.cpp did not survive it", layouts_[index]->files.front()),
-                    take_file_again);
+    if (end_) {
+        throw Error(*end_);
     }
     write_all(socket_.get(), question.dump() + "\n");
     Json answer = Json::parse(read_line(), nullptr, false);
     if (answer.is_discarded()) {
-        throw end_of_child(index);
+        end_ = end_of_child(index);
+        throw Error(*end_);
     }
     if (answer.contains("error")) {
         throw error_from(answer.at("error"));

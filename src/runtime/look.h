@@ -11,9 +11,10 @@
 //
 // Threads: one. If the parent has entered an OpenMP region, the child must not enter one; it does not.
 // Errors: Error(model) for a file that llama.cpp refuses or crashes on, Error(engine) for a context, Error(io) if no
-// process can be started.
+// process can be started or the kernel killed it.
 #pragma once
 
+#include "base/error.h"
 #include "base/unique_fd.h"
 #include "layout/layout.h"
 #include "runtime/measure.h"
@@ -23,6 +24,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +54,8 @@ class Look {
     pid_t child_ = -1;
     UniqueFd socket_;
     std::string pending_;
+    bool timed_out_ = false;
+    std::optional<Error> end_; // why the child has ended; every later question has this answer
 };
 
 } // namespace larder

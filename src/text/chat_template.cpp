@@ -51,12 +51,16 @@ std::string reason_in(const std::string &text) {
     constexpr std::string_view before = "Error: ";
     const size_t at = text.rfind(before);
     const std::string reason = at == std::string::npos ? text : text.substr(at + before.size());
-    return printable(reason.substr(0, reason.find('\n')), 4 * quoted_characters_max);
+    return reason.starts_with("std::exception")
+               ? "llama.cpp gives no reason"
+               : printable(reason.substr(0, reason.find('\n')), 4 * quoted_characters_max);
 }
 
 Error failed(const JobResult &result, const JobLimits &limits) {
     std::string how;
-    switch (result.end) {
+    // llama.cpp turns the exception into one of its own.
+    const bool no_memory = result.end == JobEnd::refused && result.text.find("std::bad_alloc") != std::string::npos;
+    switch (no_memory ? JobEnd::memory : result.end) {
     case JobEnd::refused:
         how = fmt::format("does not take this conversation: {}", reason_in(result.text));
         break;

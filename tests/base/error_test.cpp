@@ -48,6 +48,11 @@ TEST(Error, NamesTheErrnoValueInWords) {
     EXPECT_STREQ(Error::from_errno(ENOSPC, "writing s.json").what(), "writing s.json: No space left on device");
 }
 
+TEST(Error, OfALimitOfOpenFilesSaysToRaiseIt) {
+    EXPECT_STREQ(Error::from_errno(EMFILE, "cannot make a pipe", "allow more processes").what(),
+                 "cannot make a pipe: Too many open files; raise the limit of open files (ulimit -n)");
+}
+
 TEST(Error, OfAFileThatCannotBeOpenedHasTheRemedyForItsCause) {
     const std::map<int, std::string> remedies = {{ENOENT, "path"},       {ENOTDIR, "path"},     {EACCES, "permissions"},
                                                  {EPERM, "permissions"}, {EMFILE, "ulimit -n"}, {ENFILE, "file-max"},

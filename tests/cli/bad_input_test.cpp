@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 namespace larder::test {
 namespace {
@@ -86,6 +87,7 @@ TEST_F(BadInput, WrongFlagsExitWithTwo) {
     refused({"run", "-p", "x"}, 2, "see larder run --help");
     refused({"fly"}, 2, "'fly' is not a command");
     refused({"run", "-m", model, "--promt", "x"}, 2, "did you mean --prompt?");
+    refused({"run", "-m", model, "--temperature", "1"}, 2, "did you mean --temp?");
     refused({"run", "-m", model, "--xyzzy"}, 2, "--xyzzy: larder run has no such flag; see larder run --help");
     refused({"rum", "-m", model}, 2, "did you mean run?");
     // Must not be parsed as -n kvo.
@@ -109,6 +111,19 @@ TEST_F(BadInput, APromptLongerThanTheContextIsRefused) {
     EXPECT_THAT(result.err, HasSubstr("raise -c"));
 }
 
+// A file that is far longer than the context is not read, so it cannot take the memory of the cgroup.
+TEST_F(BadInput, AFileOfAPromptLongerThanTheContextIsRefusedUnread) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    std::ofstream(scratch_ / "long.txt") << "a";
+    std::filesystem::resize_file(scratch_ / "long.txt", 64 * MiB);
+    refused({"run", "-m", model, "-q", "-c", "1024", "-f", scratch_ / "long.txt"}, 2,
+            "-f: " + (scratch_ / "long.txt") + " is larger than 24 KiB; shorten it or raise -c");
+    std::ofstream(scratch_ / "empty.txt").close();
+    refused({"run", "-m", model, "-f", scratch_ / "empty.txt"}, 2, "the prompt is empty");
+    std::ofstream(scratch_ / "line.txt") << '\n';
+    refused({"run", "-m", model, "-q", "-f", scratch_ / "line.txt"}, 2, "the prompt is empty");
+}
+
 TEST_F(BadInput, ADenseModelRunsAndSaysThereIsNothingToStream) {
     const std::string model = make_model(scratch_, "dense.gguf", "--arch qwen3 --quant q8_0");
     const Finished result = larder({"run", "-m", model, "-p", "x", "-n", "2", "--temp", "0"});
@@ -124,6 +139,15 @@ TEST_F(BadInput, AFullDiskForTheStatsIsAnErrorButTheAnswerIsGiven) {
     EXPECT_THAT(result.err, HasSubstr("--stats: cannot write /dev/full: No space left on device"));
     EXPECT_GT(result.out.size(), 1U);
     refused({"run", "-m", model, "-p", "x", "--stats", scratch_ / "no/such/folder/s.json"}, 1, "--stats: cannot write");
+}
+
+TEST_F(BadInput, ALimitOfFileSizesIsAnErrorButTheAnswerIsGiven) {
+    const std::string model = make_model(scratch_, "m.gguf", small_model);
+    const Finished result = run({"sh", "-c", R"(ulimit -f 0; exec "$@")", "sh", LARDER_PROGRAM, "run", "-m", model,
+                                 "-p", "x", "-n", "3", "--temp", "0", "-q", "--stats", scratch_ / "s.json"});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.err, HasSubstr("s.json: File too large"));
+    EXPECT_GT(result.out.size(), 1U);
 }
 
 TEST_F(BadInput, AnAnswerThatCannotBeWrittenIsAnError) {

@@ -89,6 +89,8 @@ TEST_F(HostileText, AChatTemplateThatDoesNotEndOrTakesAllMemoryIsRefusedWithTheR
     refused("{% macro a(x) %}{{ a(x) }}{% endmacro %}{{ a(1) }}", "is nested or recurses too deeply");
     refused("{{ " + std::string(50'000, '[') + std::string(50'000, ']') + " }}", "is nested or recurses too deeply");
     refused("{{ 'a' * 1000000000 }}", "");
+    refused("{% set ns = namespace(x='aaaa') %}{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+            "takes more than");
     refused("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}x", "");
 }
 

@@ -28,6 +28,9 @@ size_t distance(std::string_view a, std::string_view b) {
     return last[b.size()];
 }
 
+// A shorter name is the beginning of too many words.
+constexpr size_t beginning_min = 6;
+
 std::string did_you_mean(const std::string &name) { return name.empty() ? "" : fmt::format("did you mean {}? ", name); }
 
 } // namespace
@@ -39,6 +42,13 @@ std::string nearest_name(std::string_view word, const std::vector<std::string> &
         if (const size_t steps = distance(word, name); steps < least) {
             least = steps;
             nearest = name;
+        }
+    }
+    if (nearest.empty()) {
+        for (const std::string &name : names) {
+            if (name.size() >= beginning_min && name.size() > nearest.size() && word.starts_with(name)) {
+                nearest = name; // --temp for --temperature
+            }
         }
     }
     return nearest;

@@ -1,5 +1,4 @@
 // larder run: answers a prompt, or chats.
-#include "base/bytes.h"
 #include "cli/command.h"
 #include "cli/console/output_files.h"
 #include "cli/console/progress_bar.h"
@@ -14,6 +13,7 @@
 #include "cli/run/flags.h"
 #include "cli/tune/profile.h"
 #include "lab/recorder/recorder.h"
+#include "runtime/fixed_bytes.h"
 #include "session/session.h"
 #include "text/grammar.h"
 #include "text/text_process.h"
@@ -22,15 +22,13 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace larder {
 
 namespace {
-
-// Larger than any context, and small enough for any budget.
-constexpr uint64_t prompt_bytes_max = 16 * MiB;
 
 int single_answer(Answerer &answerer, const OpenModel &model, const RunFlags &flags) {
     if (!model.has_chat_template() || flags.raw) { // a continuation is printed after its beginning
@@ -84,14 +82,32 @@ void write_stats_on_signal(const OpenModel &model, StatsFile &file) {
     }
 }
 
-// Reads the files that flags name, and checks the grammar.
-void read_files(RunFlags &flags) {
-    if (!flags.prompt_file.empty()) {
-        flags.prompt = read_text_file(flags.prompt_file, "-f", prompt_bytes_max);
-    }
-    if (flags.one_answer && flags.prompt.empty()) {
+void refuse_empty_prompt(bool empty) {
+    if (empty) {
         throw Error(ErrorKind::usage, "the prompt is empty", "give some text, or remove -p and -f to chat");
     }
+}
+
+// The file of -f. It is read when the length of the context is known: a longer text is not worth the memory.
+std::optional<TextFile> open_prompt_file(const RunFlags &flags) {
+    if (flags.prompt_file.empty()) {
+        refuse_empty_prompt(flags.one_answer && flags.prompt.empty());
+        return std::nullopt;
+    }
+    std::optional<TextFile> file(std::in_place, flags.prompt_file, "-f");
+    refuse_empty_prompt(file->is_empty());
+    return file;
+}
+
+void read_prompt(std::optional<TextFile> &file, uint32_t ctx_tokens, std::string &prompt) {
+    if (file) {
+        prompt = file->read(uint64_t{text_bytes_per_token} * ctx_tokens, "shorten it or raise -c");
+        file.reset();
+        refuse_empty_prompt(prompt.empty());
+    }
+}
+
+void read_grammar(RunFlags &flags) {
     if (!flags.grammar_file.empty()) {
         flags.sampling.grammar = read_text_file(flags.grammar_file, "--grammar-file", grammar_bytes_max);
     }
@@ -191,12 +207,14 @@ int run(RunFlags &flags) {
     check_outputs(flags);
     StatsFile stats_file(flags.stats_path);
     start_text_process(); // while this process is small
-    read_files(flags);
+    std::optional<TextFile> prompt_file = open_prompt_file(flags);
+    read_grammar(flags);
     const auto recorder = flags.trace_path.empty() ? nullptr : std::make_unique<RouteRecorder>(flags.trace_path);
     const std::unique_ptr<OpenModel> model = open_for(flags, options_of(flags, recorder.get()));
     signals.set_handlers([&model] { model->request_stop(); },
                          [&model, &stats_file] { write_stats_on_signal(*model, stats_file); });
     StatsAtExit stats_at_exit(*model, stats_file, signals);
+    read_prompt(prompt_file, model->ctx_tokens(), flags.prompt);
     Session session(*model, flags.sampling);
     Answerer answerer(*model, session, signals, {flags.n_predict, flags.special});
     const int code = flags.one_answer
