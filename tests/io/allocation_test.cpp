@@ -1,7 +1,7 @@
 // After it is opened, a reader never allocates: not for requests, results, failures, short reads, waits or wakes.
 #include "base/error.h"
-#include "io/allocations.h"
 #include "io/test_file.h"
+#include "support/allocations.h"
 
 #include <gtest/gtest.h>
 

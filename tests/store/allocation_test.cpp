@@ -1,24 +1,16 @@
 // The store allocates memory only in its constructor.
 #include "io/test_file.h"
 #include "store_fixture.h"
+#include "support/allocations.h"
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <new>
 #include <numeric>
-
-// Sanitizers replace operator new, so the count stays 0 and the test proves nothing there.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define LARDER_COUNTS_ALLOCATIONS 1
-#endif
 
 namespace larder::test {
 namespace {
-
-std::atomic<uint64_t> allocations{0};
 
 // Completes each request at the next poll. The bytes do not matter here.
 class InstantReader : public Reader {
@@ -73,9 +65,7 @@ uint64_t allocations_of(const ModelLayout &layout, Reader &reader) {
     }
     const uint64_t meanwhile = allocations - before;
     EXPECT_GT(store.stats().evictions, 0U);
-#ifdef LARDER_COUNTS_ALLOCATIONS
-    EXPECT_GT(before, 0U) << "the count counts";
-#endif
+    EXPECT_EQ(before > 0, counts_allocations);
     return meanwhile;
 }
 
@@ -103,15 +93,3 @@ TEST(Allocation, DoesNotHappenWithTheRealReadersNeitherWhereReadsFail) {
 
 } // namespace
 } // namespace larder::test
-
-#ifdef LARDER_COUNTS_ALLOCATIONS
-void *operator new(size_t bytes) {
-    ++larder::test::allocations;
-    if (void *memory = std::malloc(bytes)) {
-        return memory;
-    }
-    throw std::bad_alloc();
-}
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
-#endif

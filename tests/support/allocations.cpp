@@ -1,4 +1,4 @@
-#include "io/allocations.h"
+#include "support/allocations.h"
 
 #include <cstdlib>
 #include <new>
