@@ -37,7 +37,7 @@ class Steps : public testing::Test {
 
     // One step with the tokens of all sequences at these positions.
     static StepResult step(AttachedContext &context, int32_t first, int32_t count) {
-        const std::vector<llama_token> tokens = walk_tokens(n_sequence * 100, 200);
+        const std::vector<llama_token> tokens = some_tokens(n_sequence * 100, 200);
         llama_batch batch = llama_batch_init(static_cast<int32_t>(n_sequence) * count, 0, 1);
         for (uint32_t s = 0; s < n_sequence; s++) {
             for (int32_t i = 0; i < count; i++) {
@@ -167,7 +167,7 @@ TEST_F(Steps, ThatAreStoppedKeepTheUbatchesThatWereDoneWhereAttentionRemembers) 
         return false;
     };
     llama_batch batch = llama_batch_init(64, 0, 1);
-    const std::vector<llama_token> tokens = walk_tokens(64, 200);
+    const std::vector<llama_token> tokens = some_tokens(64, 200);
     for (int32_t i = 0; i < 8; i++) {
         common_batch_add(batch, tokens[static_cast<size_t>(i)], i, {0}, false);
     }

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "runtime/step.h"
+#include "support/some_tokens.h"
 
 #include "common.h"
 #include "llama.h"
@@ -16,17 +17,6 @@
 
 namespace larder::test {
 
-// Arbitrary tokens, the same in every run.
-inline std::vector<llama_token> walk_tokens(size_t n, uint32_t n_vocab) {
-    std::vector<llama_token> tokens(n);
-    uint64_t state = 1;
-    for (llama_token &token : tokens) {
-        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-        token = static_cast<llama_token>((state >> 33) % n_vocab);
-    }
-    return tokens;
-}
-
 class GreedyWalk {
   public:
     explicit GreedyWalk(AttachedContext &context, llama_seq_id sequence = 0)
@@ -35,7 +25,7 @@ class GreedyWalk {
 
     // In batches of llama_n_batch() tokens.
     void prefill(size_t n) {
-        const std::vector<llama_token> tokens = walk_tokens(n, static_cast<uint32_t>(n_vocab_));
+        const std::vector<llama_token> tokens = some_tokens(n, static_cast<uint32_t>(n_vocab_));
         const size_t at_once = llama_n_batch(context_.get());
         for (size_t first = 0; first < n; first += at_once) {
             step(std::span(tokens).subspan(first, std::min(at_once, n - first)));

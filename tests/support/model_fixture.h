@@ -4,6 +4,7 @@
 #include "lab/residency/residency.h"
 #include "session/session.h"
 #include "support/scratch.h"
+#include "support/some_tokens.h"
 
 #include <gtest/gtest.h>
 
@@ -27,17 +28,6 @@ inline SamplingOptions greedy() {
     SamplingOptions sampling;
     sampling.temperature = 0;
     return sampling;
-}
-
-// Arbitrary tokens, the same in every run.
-inline std::vector<Token> some_tokens(size_t n, uint32_t n_vocab) {
-    std::vector<Token> tokens(n);
-    uint64_t state = 1;
-    for (Token &token : tokens) {
-        state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-        token = static_cast<Token>((state >> 33) % n_vocab);
-    }
-    return tokens;
 }
 
 inline std::vector<float> logits_of(const Session &session) {

@@ -5,11 +5,10 @@
 #include "base/error.h"
 #include "base/file_identity.h"
 #include "compute/compute.h"
+#include "lab/residency/mapped_host.h"
 #include "lab/residency/page_load.h"
 #include "machine/threads.h"
 #include "runtime/address_needs.h"
-#include "runtime/attached_context.h"
-#include "runtime/llama_handles.h"
 #include "runtime/llama_log.h"
 #include "runtime/loaded_model.h"
 #include "runtime/look.h"
@@ -63,11 +62,11 @@ nlohmann::ordered_json page_json(const PagerStats &page, uint64_t disk_read_byte
             {"disk_read_bytes", disk_read_bytes},      {"rss_over_time", std::move(samples)}};
 }
 
-class PageHost final : public ModelHost {
+class PageHost final : public MappedHost {
   public:
-    PageHost(const OpenOptions &options, const PagerOptions &pager)
-        : observer_(options.model.observer), layout_(open_layout(options.model.path)),
-          spec_(context_of(options, layout_)), kernels_(options.model.kernels.value_or(Kernels::plain)) {
+    PageHost(const OpenOptions &options, const PagerOptions &pager, ModelLayout layout, ContextSpec spec)
+        : MappedHost(std::move(layout), std::move(spec), options.model.kernels.value_or(Kernels::plain)),
+          observer_(options.model.observer) {
         refuse_what_page_cannot_do(options, layout_);
         check_threads_can_start(threads_to_start(std::max(spec_.threads, spec_.threads_batch), options.runtime.reader));
         if (observer_ != nullptr) {
@@ -76,18 +75,14 @@ class PageHost final : public ModelHost {
         pager_ = std::make_unique<ExpertPager>(layout_, pager);
         bind_experts();
         load(options.runtime);
-        context_ = own_context(make_context(model_.get(), spec_, layout_.files.front()));
+        make_own_context();
         read_bytes_at_load_ = process_memory().read_bytes;
     }
+    ~PageHost() override { unload(); }
+    PageHost(const PageHost &) = delete;
+    PageHost &operator=(const PageHost &) = delete;
 
     [[nodiscard]] std::string_view residency() const override { return "page"; }
-    [[nodiscard]] const ModelLayout &layout() const override { return layout_; }
-    [[nodiscard]] llama_model *model() const override { return model_.get(); }
-    [[nodiscard]] AttachedContext &context() const override { return *context_; }
-    [[nodiscard]] const ContextSpec &context_spec() const override { return spec_; }
-    [[nodiscard]] Kernels kernels() const override { return kernels_; }
-    [[nodiscard]] const MemoryPlan &plan() const override { return no_plan_; }
-    [[nodiscard]] const ReaderInfo &reader_info() const override { return mapped_; }
     [[nodiscard]] StepObserver *observer() const override { return observer_; }
     void step_ended(uint32_t n_token) override {
         pager_->end_evaluation(n_token);
@@ -152,16 +147,9 @@ class PageHost final : public ModelHost {
     }
 
     StepObserver *observer_;
-    ModelLayout layout_;
-    const ContextSpec spec_;
-    const Kernels kernels_;
-    const MemoryPlan no_plan_;
-    const ReaderInfo mapped_{"mmap", false, ""};
     std::unique_ptr<ExpertPager> pager_;
     std::unique_ptr<MappedExperts> experts_;
     uint64_t read_bytes_at_load_ = 0; // bytes that the process had read from storage when loading was finished
-    ModelHandle model_;
-    std::unique_ptr<AttachedContext> context_;
 };
 
 } // namespace
@@ -169,7 +157,9 @@ class PageHost final : public ModelHost {
 std::unique_ptr<ModelHost> open_page_host(const OpenOptions &options, const PagerOptions &pager) {
     start_llama(options.runtime.verbose);
     mapped_buffer_type(); // registered before the first model
-    return std::make_unique<PageHost>(options, pager);
+    ModelLayout layout = open_layout(options.model.path);
+    ContextSpec spec = context_of(options, layout);
+    return std::make_unique<PageHost>(options, pager, std::move(layout), std::move(spec));
 }
 
 } // namespace larder

@@ -1,12 +1,11 @@
 // A model loaded by llama.cpp's own loader.
 #include "lab/residency/hosts.h"
+#include "lab/residency/mapped_host.h"
 
 #include "base/error.h"
 #include "compute/compute.h"
 #include "machine/threads.h"
 #include "runtime/address_needs.h"
-#include "runtime/attached_context.h"
-#include "runtime/llama_handles.h"
 #include "runtime/llama_log.h"
 #include "runtime/look.h"
 #include "runtime/params.h"
@@ -47,11 +46,10 @@ ModelHandle load_as_stock(const std::string &path, Kernels kernels) {
     return model;
 }
 
-class StockHost final : public ModelHost {
+class StockHost final : public MappedHost {
   public:
-    explicit StockHost(const OpenOptions &options)
-        : layout_(open_layout(options.model.path)), spec_(resolve_without_plan(options.model.context, layout_)),
-          kernels_(kernels_of(options)) {
+    StockHost(const OpenOptions &options, ModelLayout layout, ContextSpec spec)
+        : MappedHost(std::move(layout), std::move(spec), kernels_of(options)) {
         check_threads_can_start(threads_to_start(std::max(spec_.threads, spec_.threads_batch), options.runtime.reader));
         {
             Look look({&layout_});
@@ -60,36 +58,22 @@ class StockHost final : public ModelHost {
         }
         layout_.metadata.reset();
         model_ = load_as_stock(options.model.path, kernels_);
-        context_ = own_context(make_context(model_.get(), spec_, layout_.files.front()));
+        make_own_context();
     }
 
     [[nodiscard]] std::string_view residency() const override { return "stock"; }
-    [[nodiscard]] const ModelLayout &layout() const override { return layout_; }
-    [[nodiscard]] llama_model *model() const override { return model_.get(); }
-    [[nodiscard]] AttachedContext &context() const override { return *context_; }
-    [[nodiscard]] const ContextSpec &context_spec() const override { return spec_; }
-    [[nodiscard]] Kernels kernels() const override { return kernels_; }
-    [[nodiscard]] const MemoryPlan &plan() const override { return no_plan_; }
-    [[nodiscard]] const ReaderInfo &reader_info() const override { return mapped_; }
     [[nodiscard]] StepObserver *observer() const override { return nullptr; }
     void step_ended(uint32_t /*n_token*/) override {}
     void add_figures(RunFigures & /*figures*/) const override {}
-
-  private:
-    ModelLayout layout_;
-    const ContextSpec spec_;
-    const Kernels kernels_;
-    const MemoryPlan no_plan_;
-    const ReaderInfo mapped_{"mmap", false, ""};
-    ModelHandle model_;
-    std::unique_ptr<AttachedContext> context_;
 };
 
 } // namespace
 
 std::unique_ptr<ModelHost> open_stock_host(const OpenOptions &options) {
     start_llama(options.runtime.verbose);
-    return std::make_unique<StockHost>(options);
+    ModelLayout layout = open_layout(options.model.path);
+    ContextSpec spec = resolve_without_plan(options.model.context, layout);
+    return std::make_unique<StockHost>(options, std::move(layout), std::move(spec));
 }
 
 } // namespace larder
