@@ -4,9 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <mutex>
-#include <vector>
+#include <array>
+#include <atomic>
 
 namespace larder {
 
@@ -16,33 +15,16 @@ uint64_t anonymous_of(const KeyedFile &status) {
     return status.find("RssAnon") ? status.bytes("RssAnon") + status.bytes("RssShmem") : status.bytes("VmRSS");
 }
 
-class CountedChildren {
-  public:
-    void add(pid_t pid) {
-        const std::lock_guard lock(mutex_);
-        pids_.push_back(pid);
-    }
-    void remove(pid_t pid) {
-        const std::lock_guard lock(mutex_);
-        pids_.erase(std::ranges::find(pids_, pid));
-    }
-    uint64_t bytes(const std::string &root) {
-        const std::lock_guard lock(mutex_);
-        uint64_t bytes = 0;
-        for (const pid_t pid : pids_) {
-            bytes += KeyedFile(fmt::format("{}/proc/{}/smaps_rollup", root, pid)).bytes("Private_Dirty");
+// The counted children; 0 is a free place. Without a destructor, because an object with static storage may own a child.
+// A child without a place is not counted.
+constinit std::array<std::atomic<pid_t>, 16> counted_children{};
+
+void replace(pid_t before, pid_t after) {
+    for (std::atomic<pid_t> &place : counted_children) {
+        if (pid_t expected = before; place.compare_exchange_strong(expected, after)) {
+            return;
         }
-        return bytes;
     }
-
-  private:
-    std::mutex mutex_;
-    std::vector<pid_t> pids_; // guarded by mutex_
-};
-
-CountedChildren &counted_children() {
-    static CountedChildren all;
-    return all;
 }
 
 } // namespace
@@ -63,10 +45,15 @@ ProcessMemory process_memory(const std::string &root) {
 
 uint64_t anonymous_bytes(const std::string &root) { return anonymous_of(KeyedFile(root + "/proc/self/status")); }
 
-uint64_t held_bytes(const std::string &root) { return anonymous_bytes(root) + counted_children().bytes(root); }
+uint64_t held_bytes(const std::string &root) {
+    uint64_t bytes = anonymous_bytes(root);
+    for (const pid_t pid : counted_children) {
+        bytes += pid == 0 ? 0 : KeyedFile(fmt::format("{}/proc/{}/smaps_rollup", root, pid)).bytes("Private_Dirty");
+    }
+    return bytes;
+}
 
-CountedChild::CountedChild(pid_t pid) : pid_(pid) { counted_children().add(pid_); }
-
-CountedChild::~CountedChild() { counted_children().remove(pid_); }
+CountedChild::CountedChild(pid_t pid) : pid_(pid) { replace(0, pid_); }
+CountedChild::~CountedChild() { replace(pid_, 0); }
 
 } // namespace larder

@@ -143,7 +143,7 @@ TEST_F(BadInput, AFullDiskForTheStatsIsAnErrorButTheAnswerIsGiven) {
 
 TEST_F(BadInput, ALimitOfFileSizesIsAnErrorButTheAnswerIsGiven) {
     const std::string model = make_model(scratch_, "m.gguf", small_model);
-    const Finished result = run({"sh", "-c", R"(ulimit -f 0; exec "$@")", "sh", LARDER_PROGRAM, "run", "-m", model,
+    const Finished result = run({"/bin/sh", "-c", R"(ulimit -f 0; exec "$@")", "sh", LARDER_PROGRAM, "run", "-m", model,
                                  "-p", "x", "-n", "3", "--temp", "0", "-q", "--stats", scratch_ / "s.json"});
     EXPECT_EQ(result.exit_code, 1);
     EXPECT_THAT(result.err, HasSubstr("s.json: File too large"));
