@@ -77,12 +77,11 @@ class InstantReader : public Reader {
 void run_batch(ExpertStore &store, std::span<const SliceIndex> demanded, std::span<const SliceIndex> following) {
     store.begin(demanded, following, !following.empty());
     for (uint32_t position = 0;; ++position) {
-        const ReadySlice *ready = store.wait(position);
-        if (ready == nullptr) {
+        const Pin ready = store.wait(position);
+        if (!ready) {
             break;
         }
         benchmark::DoNotOptimize(ready->data);
-        store.release(position);
     }
     store.end();
 }

@@ -96,7 +96,6 @@ class ExpertBinding::Impl {
             n_expert_max = std::max(n_expert_max, tensor.n_expert);
         }
         scratch_.multiplied = std::vector<std::atomic<bool>>(n_expert_max);
-        scratch_.chunks_left = std::vector<std::atomic<uint32_t>>(n_expert_max);
         // Space for the siblings of a tensor: a MoE layer has at most 5 expert tensors, see describe().
         scratch_.demanded.reserve(n_expert_max);
         scratch_.demanded_expert.reserve(n_expert_max);

@@ -27,8 +27,7 @@ struct OpScratch {
     std::vector<uint32_t> demanded_rows;       // number of tokens that use it
     std::vector<std::atomic<bool>> multiplied; // by index in `demanded`
     std::atomic<uint32_t> next_chunk{0};
-    std::atomic<int> threads_left{0};               // threads still in the operation; the last one ends the batch
-    std::vector<std::atomic<uint32_t>> chunks_left; // by position in the ready order
+    std::atomic<int> threads_left{0}; // threads still in the operation; the last one ends the batch
     std::atomic<bool> abort_requested{false};
     std::optional<BadId> bad_id; // the first one. Written by the operation's first thread
     // The expert tensors of the MoE layer whose operation has run since the layer began, as bits. The first one also

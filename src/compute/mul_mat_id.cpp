@@ -229,7 +229,7 @@ class Run {
         }
         scratch_.seen |= expert_weights_.bit;
         store_.begin(scratch_.demanded, scratch_.following, first,
-                     {scratch_.demanded_rows, static_cast<uint32_t>(ids_->ne[1])});
+                     {scratch_.demanded_rows, static_cast<uint32_t>(ids_->ne[1])}, chunks_per_slice_);
     }
 
     void report_route() {
@@ -245,7 +245,6 @@ class Run {
     // Thread 0, before the barrier at which the other threads wait.
     void hand_out_chunks() {
         for (size_t i = 0; i < scratch_.demanded.size(); i++) {
-            scratch_.chunks_left[i].store(chunks_per_slice_, std::memory_order_relaxed);
             scratch_.multiplied[i].store(false, std::memory_order_relaxed);
         }
         scratch_.next_chunk.store(0, std::memory_order_relaxed);
@@ -273,17 +272,16 @@ class Run {
         for (;;) {
             const uint32_t chunk = scratch_.next_chunk.fetch_add(1, std::memory_order_relaxed);
             const uint32_t position = chunk / chunks_per_slice_;
-            const ReadySlice *slice = store_.wait(position);
-            if (slice == nullptr) {
+            const uint32_t part = chunk % chunks_per_slice_;
+            const Pin slice = store_.wait(position);
+            if (!slice) {
                 return;
             }
             if (slice->data != nullptr) {
-                multiply(*slice, chunk % chunks_per_slice_, chunks_per_slice_);
-            }
-            if (scratch_.chunks_left[position].fetch_sub(1, std::memory_order_acq_rel) == 1) {
-                const bool read = slice->data != nullptr;
-                scratch_.multiplied[slice->demanded_position].store(read, std::memory_order_relaxed);
-                store_.release(position);
+                multiply(*slice, part, chunks_per_slice_);
+                if (part == 0) { // whichever thread has it; the other parts are multiplied too
+                    scratch_.multiplied[slice->demanded_position].store(true, std::memory_order_relaxed);
+                }
             }
         }
     }

@@ -29,7 +29,7 @@ ExpertStore::Impl::Impl(const ModelLayout &layout, std::span<const uint64_t> slo
       prefault_(arena_.base(), arena_.bytes()), planned_slots_(slots.begin(), slots.end()),
       table_(make_table(layout, slots)), uses_(table_.slots()), wanted_slots_(slots.begin(), slots.end()),
       class_demand_(slots.size()), streams_(slots.size()), reader_(reader),
-      ready_order_(sources_.slices_of_tensor_max()) {
+      ready_order_(sources_.slices_of_tensor_max()), pins_left_(sources_.slices_of_tensor_max()) {
     absent_.reserve(sources_.slices_of_tensor_max());
     demanded_.reserve(sources_.slices_of_tensor_max());
     following_.reserve(sources_.slices_of_layer_max());
@@ -52,10 +52,14 @@ ExpertStore::Impl::~Impl() {
 // --- stages of a batch ---
 
 void ExpertStore::Impl::begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following,
-                              bool first_of_layer, const TokenRows &rows) {
+                              bool first_of_layer, const TokenRows &rows, uint32_t pins_per_slice) {
+    LARDER_CHECK(pins_per_slice > 0);
     std::unique_lock lock(mutex_);
     progress_.wait(lock, [this] { return !polling_; }); // resize() on another thread
     open_batch(demanded);
+    for (size_t position = 0; position < demanded.size(); ++position) {
+        pins_left_[position].store(pins_per_slice, std::memory_order_relaxed);
+    }
     LARDER_CHECK(following.size() <= sources_.slices_of_layer_max());
     poll_finished();
     if (first_of_layer) {
@@ -91,8 +95,17 @@ const ReadySlice *ExpertStore::Impl::wait(uint32_t position) {
     return position < demanded_.size() ? wait_for_read(position) : nullptr;
 }
 
-// Takes the lock only if another slice needs the slot. While reads are in flight it also collects finished ones, if the
-// lock is free, so that a reader with a bounded depth continues while all threads compute.
+void ExpertStore::Impl::unpin(uint32_t position) {
+    const uint32_t left = pins_left_[position].fetch_sub(1, std::memory_order_acq_rel);
+    LARDER_CHECK(left > 0);
+    if (left == 1) {
+        release(position);
+    }
+}
+
+// The last pin of the position has ended. Takes the lock only if another slice needs the slot. While reads are in
+// flight it also collects finished ones, if the lock is free, so that a reader with a bounded depth continues while all
+// threads compute.
 void ExpertStore::Impl::release(uint32_t position) {
     const bool slot_wanted = n_without_slot_.load(std::memory_order_relaxed) > 0;
     if (!slot_wanted && n_ready_.load(std::memory_order_relaxed) == demanded_.size()) {
@@ -257,13 +270,16 @@ ExpertStore::ExpertStore(const ModelLayout &layout, std::span<const uint64_t> sl
 ExpertStore::~ExpertStore() = default;
 
 void ExpertStore::begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following,
-                        bool first_of_layer, const TokenRows &rows) {
-    impl_->begin(demanded, following, first_of_layer, rows);
+                        bool first_of_layer, const TokenRows &rows, uint32_t pins_per_slice) {
+    impl_->begin(demanded, following, first_of_layer, rows, pins_per_slice);
 }
 
 void ExpertStore::start_reads() { impl_->start_reads(); }
-const ReadySlice *ExpertStore::wait(uint32_t position) { return impl_->wait(position); }
-void ExpertStore::release(uint32_t position) { impl_->release(position); }
+Pin ExpertStore::wait(uint32_t position) {
+    const ReadySlice *slice = impl_->wait(position);
+    return {slice != nullptr ? this : nullptr, slice, position};
+}
+void ExpertStore::unpin(uint32_t position) { impl_->unpin(position); }
 void ExpertStore::end() { impl_->end(); }
 void ExpertStore::resize(std::span<const uint64_t> slots) { impl_->resize(slots); }
 ArenaUse ExpertStore::arena_use() const { return impl_->arena_use(); }

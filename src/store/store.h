@@ -9,19 +9,18 @@
 //
 //   one thread:   store.begin(demanded, following)     pins cached slices, chooses slots for absent ones
 //   any thread:   store.start_reads()                  submits the reads to the kernel
-//   all threads:  while (auto *s = store.wait(p)) ...  the p-th slice in the order in which slices become ready
-//   all threads:  store.release(p)                     once for each position, by its last user
-//   one thread:   store.end()                          after all threads have finished
+//   all threads:  while (Pin pin = store.wait(p)) ...  the p-th slice in the order in which slices become ready
+//   one thread:   store.end()                          after all threads have finished, and all pins have ended
 //
-// A batch may demand more slices than there are slots. Absent slices without a slot are read when others have been
-// released.
+// A batch may demand more slices than there are slots. Absent slices without a slot are read when all pins of others
+// have ended.
 //
 // A failed read affects only its own slice. The slice gets its place in the ready order with `data` null, and the batch
 // continues with the others. The first cause is kept for take_error(). If no read finishes for read_timeout while a
 // thread waits, all missing slices count as failed. Their reads stay in flight, into slots that stay `reading`, because
 // the kernel may still write there. A later batch that demands such a slice uses the read when it completes.
 //
-// request_stop() ends all waiting immediately: on all threads wait() returns null for every slice that is not ready.
+// request_stop() ends all waiting immediately: on all threads wait() returns no slice where one is not ready.
 // Reads stay in flight as described above.
 //
 // Invariants (checked):
@@ -36,9 +35,9 @@
 //   6. The number of slots in use changes only between batches, while no read is in flight. The memory of slots that
 //      are not in use is not touched.
 //
-// Threads: begin() and end() from one thread, while no other thread is between them. wait() and release() from any
-// number of threads at the same time. wait() takes no lock for a slice that is ready; release() takes none once all
-// slices are ready. resize(), request_stop() and clear_stop() from any thread at any time. Units: bytes, microseconds
+// Threads: begin() and end() from one thread, while no other thread is between them. wait() from any number of threads
+// at the same time. wait() takes no lock for a slice that is ready; the end of a pin takes none once all slices are
+// ready. resize(), request_stop() and clear_stop() from any thread at any time. Units: bytes, microseconds
 // (stats), slots, slices.
 #pragma once
 
@@ -52,6 +51,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace larder {
@@ -60,11 +60,42 @@ using SliceIndex = uint32_t; // ExpertTensor::first_slice + expert
 
 struct ReadySlice {
     SliceIndex slice = 0;
-    char *data = nullptr;           // slice_bytes bytes, valid until release() of this position. Null: the read failed
+    char *data = nullptr;           // slice_bytes bytes, valid while a Pin exists. Null: the read failed
     uint32_t demanded_position = 0; // its index in `demanded`
     // No batch has used these bytes since they were read. The first batch that uses them may rewrite them in place
     // (repack); later batches get the rewritten bytes.
     bool first_use = false;
+};
+
+class ExpertStore;
+
+// One use of a slice in a batch: its bytes stay where they are while the pin exists. Move-only. Without a slice it is
+// false. It must end before the batch does.
+class Pin {
+  public:
+    Pin() = default;
+    ~Pin();
+    Pin(Pin &&other) noexcept
+        : store_(std::exchange(other.store_, nullptr)), slice_(other.slice_), position_(other.position_) {}
+    Pin &operator=(Pin &&other) noexcept {
+        std::swap(store_, other.store_);
+        std::swap(slice_, other.slice_);
+        std::swap(position_, other.position_);
+        return *this;
+    }
+
+    explicit operator bool() const { return store_ != nullptr; }
+    const ReadySlice &operator*() const { return *slice_; }
+    const ReadySlice *operator->() const { return slice_; }
+
+  private:
+    friend class ExpertStore;
+    Pin(ExpertStore *store, const ReadySlice *slice, uint32_t position)
+        : store_(store), slice_(slice), position_(position) {}
+
+    ExpertStore *store_ = nullptr; // null: no slice
+    const ReadySlice *slice_ = nullptr;
+    uint32_t position_ = 0;
 };
 
 // The number of tokens of an ubatch that use each expert of a batch. Eviction counts a prefill of hundreds of tokens as
@@ -126,8 +157,11 @@ class ExpertStore {
     // `first_of_layer` is true for the layer's first operation. Then `following` must be given, accesses are counted as
     // hits or misses, and `rows` gives the eviction order the number of uses of each expert. For other operations
     // `following` and `rows` are empty.
+    //
+    // `pins_per_slice`, at least 1, is how many times each position is waited for. A slice is in use until that many
+    // pins of it have ended.
     void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer,
-               const TokenRows &rows = {});
+               const TokenRows &rows = {}, uint32_t pins_per_slice = 1);
 
     // Submits the reads that begin() has prepared, unless a thread has already done so. It is a separate call because
     // the system call is slow (it pins pages, or copies from the page cache); meanwhile other threads compute with
@@ -135,11 +169,10 @@ class ExpertStore {
     void start_reads();
 
     // The slice at `position` in the order in which slices become ready. Blocks until it is ready or its read has
-    // failed. Null if `position` is not less than the number of demanded slices, or if the batch was stopped before the
-    // slice was ready. Sleeps or handles completions; never spins. Every lower position must have been released, or be
-    // in use by a thread that does not wait: its slot may be the one that is missing.
-    const ReadySlice *wait(uint32_t position);
-    void release(uint32_t position);
+    // failed. No slice if `position` is not less than the number of demanded slices, or if the batch was stopped before
+    // the slice was ready. Sleeps or handles completions; never spins. All pins of every lower position must have
+    // ended, or belong to threads that do not wait: its slot may be the one that is missing.
+    Pin wait(uint32_t position);
     void end();
 
     // Sets the number of slots in use for each size class: at least one, at most the number at construction. If it is
@@ -150,8 +183,8 @@ class ExpertStore {
     void resize(std::span<const uint64_t> slots);
     [[nodiscard]] ArenaUse arena_use() const; // any thread
 
-    // From request_stop() to clear_stop() no thread waits for the disk and no read begins: wait() returns null for
-    // slices that are not ready. A batch that is open during request_stop() stays stopped until its end(). Any thread.
+    // From request_stop() to clear_stop() no thread waits for the disk and no read begins: wait() returns no slice
+    // where one is not ready. A batch that is open during request_stop() stays stopped until its end(). Any thread.
     void request_stop();
     void clear_stop();
     [[nodiscard]] bool stop_requested() const;
@@ -167,8 +200,17 @@ class ExpertStore {
     [[nodiscard]] bool cached(SliceIndex slice) const;
 
   private:
+    friend class Pin;
+    void unpin(uint32_t position);
+
     class Impl;
     std::unique_ptr<Impl> impl_;
 };
+
+inline Pin::~Pin() {
+    if (store_ != nullptr) {
+        store_->unpin(position_);
+    }
+}
 
 } // namespace larder

@@ -48,10 +48,10 @@ class ExpertStore::Impl {
     Impl &operator=(const Impl &) = delete;
 
     void begin(std::span<const SliceIndex> demanded, std::span<const SliceIndex> following, bool first_of_layer,
-               const TokenRows &rows);
+               const TokenRows &rows, uint32_t pins_per_slice);
     void start_reads();
     const ReadySlice *wait(uint32_t position);
-    void release(uint32_t position);
+    void unpin(uint32_t position);
     void end();
 
     void resize(std::span<const uint64_t> slots);
@@ -70,6 +70,7 @@ class ExpertStore::Impl {
     using Clock = std::chrono::steady_clock;
     enum class Polled { finished, stopped, timed_out };
 
+    void release(uint32_t position); // takes mutex_ if necessary
     // wait_for_read() takes mutex_. All others require that it is held and that there is no poller.
     const ReadySlice *wait_for_read(uint32_t position);
     [[nodiscard]] bool should_poll() const;
@@ -156,6 +157,7 @@ class ExpertStore::Impl {
 
     // Shared without a lock, as described above.
     std::vector<ReadySlice> ready_order_;
+    std::vector<std::atomic<uint32_t>> pins_left_; // by position in the ready order
     std::atomic<uint32_t> n_ready_{0};
     // Absent slices without a slot. It only decreases during a batch, so a release() that reads 0 needs no lock.
     std::atomic<uint32_t> n_without_slot_{0};

@@ -57,8 +57,7 @@ uint64_t allocations_of(const ModelLayout &layout, Reader &reader) {
             std::iota(following.begin() + count, following.end(), layout.expert_tensors[i + 2].first_slice);
             store.begin(demanded, following, true);
             store.start_reads();
-            for (uint32_t position = 0; store.wait(position) != nullptr; ++position) {
-                store.release(position);
+            for (uint32_t position = 0; store.wait(position); ++position) {
             }
             store.end();
         }

@@ -124,13 +124,13 @@ TEST(Failure, WakesEveryWaitingThread) {
     const auto demanded = store.slices(0, up, {0, 1});
     store.fail_slice(demanded[0], EIO);
     store.disk.hold();
-    store->begin(demanded, {}, true);
+    store->begin(demanded, {}, true, {}, 4);
     store->start_reads();
     std::vector<std::thread> waiters;
     for (uint32_t i = 0; i < 4; ++i) {
         waiters.emplace_back([&] {
-            const ReadySlice *ready = store->wait(0);
-            ASSERT_NE(ready, nullptr);
+            const Pin ready = store->wait(0);
+            ASSERT_TRUE(ready);
             EXPECT_EQ(ready->data, nullptr);
             EXPECT_EQ(ready->demanded_position, 0U);
         });
@@ -139,12 +139,12 @@ TEST(Failure, WakesEveryWaitingThread) {
     for (std::thread &waiter : waiters) {
         waiter.join();
     }
-    store->release(0);
     store.disk.resume();
-    const ReadySlice *ready = store->wait(1);
-    ASSERT_NE(ready, nullptr);
-    EXPECT_TRUE(store.holds_its_bytes(*ready));
-    store->release(1);
+    {
+        const Pin ready = store->wait(1);
+        ASSERT_TRUE(ready);
+        EXPECT_TRUE(store.holds_its_bytes(*ready));
+    }
     store->end();
 }
 
@@ -193,9 +193,7 @@ TEST(Failure, LeavesTheFirstUseToWhoeverReadsTheSlice) {
     store.run(demanded);
     store.disk.heal();
     store->begin(demanded, {}, true);
-    const ReadySlice *ready = store->wait(0);
-    ASSERT_NE(ready, nullptr);
-    EXPECT_TRUE(ready->first_use);
+    EXPECT_TRUE(store->wait(0)->first_use);
     store->end();
 }
 

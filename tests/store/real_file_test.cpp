@@ -34,14 +34,13 @@ class RealFile : public testing::TestWithParam<IoBackend> {
         const auto work = [&] {
             for (;;) {
                 const uint32_t position = next++;
-                const ReadySlice *ready = store.wait(position);
-                if (ready == nullptr) {
+                const Pin ready = store.wait(position);
+                if (!ready) {
                     return;
                 }
                 const Extent extent = layout_.slice_extent(tensor, ready->slice - tensor.first_slice);
                 const bool read = ready->data != nullptr;
                 right += read && SimReader::matches(extent.file, extent.offset, ready->data, extent.bytes) ? 1 : 0;
-                store.release(position);
             }
         };
         std::thread second(work);

@@ -60,9 +60,8 @@ TEST(Residency, TheFirstUseLastsUntilABatchHasUsedTheSlice) {
         store->start_reads();
         std::vector<bool> first(demanded.size());
         for (uint32_t position = 0; position < demanded.size(); ++position) {
-            const ReadySlice *slice = store->wait(position);
+            const Pin slice = store->wait(position);
             first.at(slice->demanded_position) = slice->first_use;
-            store->release(position);
         }
         store->end();
         return first;
@@ -92,7 +91,7 @@ TEST(Residency, ASliceIsPublishedOnlyAfterItsReadCompleted) {
 
     std::atomic<uint32_t> seen{0};
     std::thread user([&] {
-        while (const ReadySlice *ready = store->wait(seen)) {
+        while (const Pin ready = store->wait(seen)) {
             EXPECT_TRUE(store.holds_its_bytes(*ready));
             ++seen;
         }
@@ -172,13 +171,13 @@ TEST(Residency, APinnedSliceKeepsItsBytesWhileOthersStreamPast) {
     const auto demanded = store.slices(0, up, {0, 1, 2, 3, 4, 5, 6, 7});
     store->begin(demanded, {}, true);
     store->start_reads();
-    const ReadySlice pinned = *store->wait(0);
-    for (uint32_t position = 1; position < demanded.size(); ++position) {
-        ASSERT_NE(store->wait(position), nullptr);
-        store->release(position);
-        ASSERT_TRUE(store.holds_its_bytes(pinned));
+    {
+        const Pin pinned = store->wait(0);
+        for (uint32_t position = 1; position < demanded.size(); ++position) {
+            ASSERT_TRUE(store->wait(position));
+            ASSERT_TRUE(store.holds_its_bytes(*pinned));
+        }
     }
-    store->release(0);
     store->end();
     EXPECT_EQ(store->stats().slice_reads, 8U);
 }

@@ -56,16 +56,18 @@ TEST(Resize, DuringABatchWaitsForItsEnd) {
     const auto demanded = store.slices(0, up, {0, 1, 2, 3});
     store->begin(demanded, {}, true);
     store->start_reads();
+    std::vector<Pin> pins;
     for (uint32_t position = 0; position < 4; ++position) {
-        ASSERT_NE(store->wait(position), nullptr);
+        pins.push_back(store->wait(position));
+        ASSERT_TRUE(pins.back());
     }
     std::thread([&] { store->resize(Slots{2, 4}); }).join();
     EXPECT_TRUE(store->arena_use().pending);
     EXPECT_THAT(store->arena_use().slots, ElementsAre(4, 4));
-    for (uint32_t position = 0; position < 4; ++position) {
-        EXPECT_TRUE(store.holds_its_bytes(*store->wait(position))) << "pinned slices stay where they are";
-        store->release(position);
+    for (const Pin &pin : pins) {
+        EXPECT_TRUE(store.holds_its_bytes(*pin)) << "pinned slices stay where they are";
     }
+    pins.clear();
     store->end();
     EXPECT_FALSE(store->arena_use().pending);
     EXPECT_THAT(store->arena_use().slots, ElementsAre(2, 4));

@@ -29,7 +29,7 @@ TEST(Stop, ReachesEveryThreadThatWaitsForTheDisk) {
     store->start_reads();
     std::vector<std::thread> waiters;
     for (uint32_t i = 0; i < 4; ++i) {
-        waiters.emplace_back([&, i] { EXPECT_EQ(store->wait(i % 3), nullptr); });
+        waiters.emplace_back([&, i] { EXPECT_FALSE(store->wait(i % 3)); });
     }
     wait_for_a_poll(store.disk);
     EXPECT_FALSE(store->stop_requested());
@@ -38,7 +38,7 @@ TEST(Stop, ReachesEveryThreadThatWaitsForTheDisk) {
     for (std::thread &waiter : waiters) {
         waiter.join();
     }
-    EXPECT_EQ(store->wait(0), nullptr);
+    EXPECT_FALSE(store->wait(0));
     store->end();
     EXPECT_EQ(store.disk.in_flight(), 3U) << "end() waits for none of them";
     EXPECT_FALSE(store->failed()) << "a stop is no error";
@@ -58,22 +58,23 @@ TEST(Stop, LeavesReadySlicesToTheirUsersAndTheOthersOut) {
     store->begin(demanded, {}, true);
     store->start_reads();
     store->request_stop();
-    const ReadySlice *ready = store->wait(0);
-    ASSERT_NE(ready, nullptr);
-    EXPECT_EQ(ready->slice, demanded[1]);
-    EXPECT_TRUE(store.holds_its_bytes(*ready));
-    store.disk.resume();
-    store->release(0); // reaps what has arrived
+    {
+        const Pin ready = store->wait(0);
+        ASSERT_TRUE(ready);
+        EXPECT_EQ(ready->slice, demanded[1]);
+        EXPECT_TRUE(store.holds_its_bytes(*ready));
+        store.disk.resume();
+    } // the end of the pin reaps what has arrived
     EXPECT_EQ(store.disk.in_flight(), 0U);
-    EXPECT_EQ(store->wait(1), nullptr) << "a thread may have left the batch at this position";
+    EXPECT_FALSE(store->wait(1)) << "a thread may have left the batch at this position";
     store->clear_stop();
-    EXPECT_EQ(store->wait(1), nullptr) << "the batch stays stopped";
+    EXPECT_FALSE(store->wait(1)) << "the batch stays stopped";
     store->end();
     EXPECT_TRUE(store.cached(demanded));
     store->begin(demanded, {}, false);
     for (uint32_t position = 0; position < 3; ++position) {
-        ready = store->wait(position);
-        ASSERT_NE(ready, nullptr);
+        const Pin ready = store->wait(position);
+        ASSERT_TRUE(ready);
         EXPECT_EQ(ready->first_use, ready->slice != demanded[1]);
     }
     store->end();
@@ -90,7 +91,7 @@ TEST(Stop, LetsNoReadBegin) {
         store->begin(demanded, following, true);
         store->request_stop();
         store->start_reads();
-        EXPECT_EQ(store->wait(0), nullptr);
+        EXPECT_FALSE(store->wait(0));
         store->end();
         EXPECT_EQ(store.disk.request_count(), 0U);
         store->clear_stop();
@@ -110,8 +111,7 @@ TEST(Stop, OfABatchThatStreamsLosesNoSlot) {
             store->begin(demanded, {}, true);
             store->start_reads();
             for (uint32_t position = 0; position < seed * 3; ++position) {
-                ASSERT_NE(store->wait(position), nullptr);
-                store->release(position);
+                ASSERT_TRUE(store->wait(position));
             }
             store->request_stop();
             store->end();
@@ -123,19 +123,23 @@ TEST(Stop, OfABatchThatStreamsLosesNoSlot) {
 
 TEST(Stop, AReadThatFailsAfterwardsIsNoError) {
     StoreOnSim store = make_store(4, 4);
-    const auto demanded = store.slices(0, up, {0, 3});
+    const auto demanded = store.slices(0, up, {0, 3, 6});
+    store.run({demanded[2]});
     store.fail_slice(demanded[0], EIO);
     store.fail_slice(demanded[1], EIO);
     store.disk.hold();
     store->begin(demanded, {}, true);
     store->start_reads();
-    store->request_stop();
-    store.disk.resume();
-    store->release(0); // reaps what has arrived
+    {
+        const Pin cached = store->wait(0);
+        ASSERT_TRUE(cached);
+        store->request_stop();
+        store.disk.resume();
+    } // the end of the pin reaps what has arrived
     store->end();
     store->clear_stop();
     store.disk.heal();
-    EXPECT_EQ(store.run(demanded).size(), 2U);
+    EXPECT_EQ(store.run(demanded).size(), 3U);
     EXPECT_FALSE(store->failed());
 }
 
@@ -171,12 +175,11 @@ TEST(Stop, RequestedAndClearedByOtherThreadsDoesNoHarm) {
         store->start_reads();
         const auto work = [&](uint32_t first) {
             for (uint32_t position = first; position < demanded.size(); position += 2) {
-                const ReadySlice *ready = store->wait(position);
-                if (ready == nullptr) {
+                const Pin ready = store->wait(position);
+                if (!ready) {
                     return;
                 }
                 EXPECT_TRUE(store.holds_its_bytes(*ready));
-                store->release(position);
             }
         };
         std::thread second(work, 1U);

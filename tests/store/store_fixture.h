@@ -156,8 +156,8 @@ class StoreOnSim {
         store_.begin(demanded, following, first_of_layer, rows);
         store_.start_reads();
         for (uint32_t position = 0; position < demanded.size(); ++position) {
-            const ReadySlice *ready = store_.wait(position);
-            if (ready == nullptr) {
+            const Pin ready = store_.wait(position);
+            if (!ready) {
                 ADD_FAILURE() << "nothing at position " << position;
                 break;
             }
@@ -168,9 +168,8 @@ class StoreOnSim {
                 EXPECT_TRUE(holds_its_bytes(*ready)) << "slice " << ready->slice;
                 order.push_back(ready->slice);
             }
-            store_.release(position);
         }
-        EXPECT_EQ(store_.wait(static_cast<uint32_t>(demanded.size())), nullptr);
+        EXPECT_FALSE(store_.wait(static_cast<uint32_t>(demanded.size())));
         store_.end();
         return order;
     }

@@ -53,8 +53,8 @@ class Workers {
         }
     }
 
-    // Runs the current batch. `shared`: all threads use each slice, and the last one releases it; otherwise one thread
-    // uses each slice. Returns the number of slices that were used by all threads that should.
+    // Runs the current batch. `shared`: all threads use each slice; otherwise one thread uses each slice. Returns the
+    // number of slices that were used by all threads that should.
     uint32_t run(bool shared) {
         shared_ = shared;
         next_ = 0;
@@ -68,24 +68,23 @@ class Workers {
         together_.arrive_and_wait();
         return used_;
     }
+    [[nodiscard]] uint32_t count() const { return static_cast<uint32_t>(threads_.size()) + 1; }
     [[nodiscard]] uint32_t unread() const { return unread_; } // slices of the last batch whose read failed
 
   private:
     void work() {
-        const auto n_threads = static_cast<uint32_t>(threads_.size()) + 1;
         for (uint32_t own = 0;; ++own) {
             const uint32_t position = shared_ ? own : next_++;
-            const ReadySlice *ready = store_->wait(position);
-            if (ready == nullptr) {
+            const Pin ready = store_->wait(position);
+            if (!ready) {
                 return;
             }
             const bool read = ready->data != nullptr;
             if (read) {
                 EXPECT_TRUE(store_.holds_its_bytes(*ready)) << "slice " << ready->slice;
             }
-            if (!shared_ || ++users_[position] == n_threads) {
+            if (!shared_ || ++users_[position] == count()) {
                 (read ? used_ : unread_)++;
-                store_->release(position);
             }
         }
     }
@@ -211,8 +210,9 @@ class Fuzz {
         const bool reads_pending = store_.disk.in_flight() > 0;
         store_.disk.forget_requests();
         const StoreStats before = store_->stats();
-        store_->begin(demanded, following, true, {rows, tokens});
-        const uint32_t used = workers_.run(draw(0, 1) == 0);
+        const bool shared = draw(0, 1) == 0;
+        store_->begin(demanded, following, true, {rows, tokens}, shared ? workers_.count() : 1);
+        const uint32_t used = workers_.run(shared);
         store_->end(); // checks that nothing is still pinned
 
         const bool failed = store_->take_error().has_value();

@@ -42,24 +42,27 @@ TEST(Streaming, UsesWhatIsThereBeforeItMayBeEvicted) {
     EXPECT_THAT(std::vector(order.begin(), order.begin() + 8), UnorderedElementsAreArray(known));
 }
 
-TEST(Streaming, AReleaseWakesWaitersWhenNothingIsInFlight) {
+TEST(Streaming, TheEndOfThePinsWakesWaitersWhenNothingIsInFlight) {
     StoreOnSim store(make_layout(2, 8, 2), {2, 2});
     const auto demanded = store.slices(0, up, {0, 1, 2});
-    store->begin(demanded, {}, true);
+    store->begin(demanded, {}, true, {}, 3);
     store->start_reads();
-    ASSERT_NE(store->wait(0), nullptr);
-    ASSERT_NE(store->wait(1), nullptr);
+    std::vector<Pin> pins; // three of each of the first two
+    for (int i = 0; i < 3; ++i) {
+        pins.push_back(store->wait(0));
+        pins.push_back(store->wait(1));
+    }
     ASSERT_EQ(store.disk.in_flight(), 0U);
     std::vector<std::thread> waiters;
     for (int i = 0; i < 3; ++i) {
         waiters.emplace_back([&] {
-            const ReadySlice *ready = store->wait(2);
-            ASSERT_NE(ready, nullptr);
+            const Pin ready = store->wait(2);
+            ASSERT_TRUE(ready);
             EXPECT_TRUE(store.holds_its_bytes(*ready));
         });
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    store->release(0);
+    pins.clear();
     for (std::thread &waiter : waiters) {
         waiter.join();
     }
@@ -73,16 +76,15 @@ TEST(Streaming, AThreadBlockedOnTheDiskHoldsNobodyUp) {
     store.disk.let(1);
     store->begin(demanded, {}, true);
     store->start_reads();
-    ASSERT_NE(store->wait(0), nullptr);
+    Pin first = store->wait(0);
+    ASSERT_TRUE(first);
     std::thread blocked([&] {
         for (uint32_t position = 1; position < 4; ++position) {
-            EXPECT_NE(store->wait(position), nullptr);
-            store->release(position);
+            EXPECT_TRUE(store->wait(position));
         }
     });
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    EXPECT_NE(store->wait(0), nullptr);
-    store->release(0); // returns although the other thread waits for the disk
+    first = {}; // returns although the other thread waits for the disk
     store.disk.resume();
     blocked.join();
     store->end();
@@ -100,7 +102,7 @@ TEST(Streaming, WhoeverHasNothingToDoPolls) {
     std::vector<std::thread> threads;
     for (uint32_t position = 0; position < 3; ++position) {
         threads.emplace_back([&, position] {
-            EXPECT_NE(store->wait(position), nullptr);
+            EXPECT_TRUE(store->wait(position));
             ++served;
         });
     }
@@ -117,18 +119,20 @@ TEST(Streaming, WhoeverHasNothingToDoPolls) {
     store->end();
 }
 
-TEST(Streaming, ReleasingReapsWhatHasArrived) {
+TEST(Streaming, TheEndOfAPinReapsWhatHasArrived) {
     StoreOnSim store(make_layout(2, 8, 2), {8, 8}, {.in_order = true});
     store.run(store.slices(0, up, {0}));
     const uint64_t stalled_before = store->stats().stall_us;
     store.disk.hold();
     store->begin(store.slices(0, up, {0, 1, 2}), {}, true);
     store->start_reads();
-    ASSERT_NE(store->wait(0), nullptr);
-    store.disk.resume();
-    store->release(0);
+    {
+        const Pin cached = store->wait(0);
+        ASSERT_TRUE(cached);
+        store.disk.resume();
+    }
     EXPECT_EQ(store.disk.in_flight(), 0U);
-    EXPECT_NE(store->wait(1), nullptr);
+    EXPECT_TRUE(store->wait(1));
     EXPECT_EQ(store->stats().stall_us, stalled_before);
     store->end();
 }
@@ -157,8 +161,7 @@ TEST(Streaming, APrefillTakesAWindowOfSlotsNotAllThereAre) {
     EXPECT_EQ(store.disk.request_count(), 32U);
     store.disk.let(1000);
     for (uint32_t position = 0; position < 64; ++position) {
-        ASSERT_NE(store->wait(position), nullptr);
-        store->release(position);
+        ASSERT_TRUE(store->wait(position));
     }
     store->end();
     EXPECT_EQ(store.run(store.slices(0, gate, experts(0, 64))).size(), 64U);

@@ -26,21 +26,19 @@ TEST(Timeout, FailsTheSlicesThatAreMissing) {
     store.disk.let(1);
     store->begin(demanded, {}, true);
     store->start_reads();
-    const ReadySlice *ready = store->wait(0);
-    ASSERT_NE(ready, nullptr);
-    EXPECT_TRUE(store.holds_its_bytes(*ready));
-    const SliceIndex read = ready->slice;
+    Pin first = store->wait(0);
+    ASSERT_TRUE(first);
+    EXPECT_TRUE(store.holds_its_bytes(*first));
     store.disk.stall();
     for (const uint32_t position : {1U, 2U}) {
-        ready = store->wait(position);
-        ASSERT_NE(ready, nullptr);
+        const Pin ready = store->wait(position);
+        ASSERT_TRUE(ready);
         EXPECT_EQ(ready->data, nullptr);
         EXPECT_EQ(ready->slice, demanded.at(ready->demanded_position));
-        EXPECT_NE(ready->slice, read);
-        store->release(position);
+        EXPECT_NE(ready->slice, first->slice);
     }
     EXPECT_EQ(store.disk.now(), 60s) << "waited once, not once for each";
-    store->release(0);
+    first = {};
     store->end();
     EXPECT_EQ(store->stats().read_errors, 2U);
 
@@ -74,15 +72,16 @@ TEST(Timeout, OfALateReadDoesNotCountAsAUse) {
     store.disk.stall();
     store->begin(demanded, {}, true);
     store->start_reads();
-    ASSERT_EQ(store->wait(1)->data, nullptr);
-    store.disk.resume();
-    store->release(0); // all slices are "ready": takes no lock, reaps nothing
-    store->release(1);
+    {
+        const Pin failed = store->wait(1);
+        ASSERT_EQ(failed->data, nullptr);
+        store.disk.resume();
+    } // all slices are "ready": takes no lock, reaps nothing
     store->end();
     store->begin(demanded, {}, false);
     for (const uint32_t position : {0U, 1U}) {
-        const ReadySlice *ready = store->wait(position);
-        ASSERT_NE(ready, nullptr);
+        const Pin ready = store->wait(position);
+        ASSERT_TRUE(ready);
         EXPECT_TRUE(ready->first_use);
         EXPECT_TRUE(store.holds_its_bytes(*ready));
     }
@@ -113,8 +112,8 @@ TEST(Timeout, BeginsAnewWithEveryReadThatFinishes) {
     std::atomic<uint32_t> read{0};
     std::thread user([&] {
         for (uint32_t position = 0; position < 3; ++position) {
-            const ReadySlice *ready = store->wait(position);
-            ASSERT_NE(ready, nullptr);
+            const Pin ready = store->wait(position);
+            ASSERT_TRUE(ready);
             EXPECT_NE(ready->data, nullptr);
             ++read;
         }
@@ -160,7 +159,7 @@ TEST(Timeout, AStopEndsTheWaitingBeforeIt) {
     store.disk.hold();
     store->begin(store.slices(0, up, {0}), {}, true);
     store->start_reads();
-    std::thread user([&] { EXPECT_EQ(store->wait(0), nullptr); });
+    std::thread user([&] { EXPECT_FALSE(store->wait(0)); });
     wait_for_a_poll(store.disk);
     store.disk.pass(30s);
     store->request_stop();
@@ -184,20 +183,22 @@ TEST(Timeout, AReadThatHangsDoesNotHoldUpABatchThatHasOtherSlots) {
     store.disk.let(2);
     store->begin(store.slices(1, up, {0, 1, 2}), {}, true);
     store->start_reads();
-    ASSERT_NE(store->wait(0), nullptr);
-    ASSERT_NE(store->wait(1), nullptr);
+    Pin first = store->wait(0);
+    Pin second = store->wait(1);
+    ASSERT_TRUE(first && second);
     std::thread other([&] {
-        const ReadySlice *ready = store->wait(2);
-        ASSERT_NE(ready, nullptr);
+        const Pin ready = store->wait(2);
+        ASSERT_TRUE(ready);
         EXPECT_TRUE(store.holds_its_bytes(*ready));
     });
     std::this_thread::sleep_for(20ms); // gives an incorrect implementation time to fail
     EXPECT_EQ(store.disk.waiting(), 0U);
     EXPECT_EQ(store.disk.request_count(), 3U);
-    store->release(0);
+    first = {};
     EXPECT_EQ(store.disk.request_count(), 4U);
     store.disk.let(1);
     other.join();
+    second = {};
     store->end();
     EXPECT_EQ(store.disk.in_flight(), 1U);
     store.disk.resume();
