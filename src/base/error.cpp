@@ -70,12 +70,14 @@ std::string joined(const std::vector<Remedy> &remedies) {
 }
 
 // Null for all other errno values.
-const char *remedy_for_open_files(int errno_value) {
+const char *remedy_for_limit(int errno_value) {
     switch (errno_value) {
     case EMFILE:
         return "raise the limit of open files (ulimit -n)";
     case ENFILE:
         return "raise the system's limit of open files (sysctl fs.file-max), or close other programs";
+    case EFBIG:
+        return "raise the limit of file sizes (ulimit -f)";
     default:
         return nullptr;
     }
@@ -91,9 +93,9 @@ Error::Error(ErrorKind kind, std::string what, std::string remedy)
     : Error(kind, std::move(what), one_or_none(std::move(remedy))) {}
 
 Error Error::from_errno(int errno_value, std::string_view doing, std::string remedy) {
-    const char *of_files = remedy_for_open_files(errno_value);
+    const char *of_limit = remedy_for_limit(errno_value);
     return {ErrorKind::io, fmt::format("{}: {}", doing, std::generic_category().message(errno_value)),
-            of_files != nullptr ? of_files : std::move(remedy)};
+            of_limit != nullptr ? of_limit : std::move(remedy)};
 }
 
 Error Error::within(std::string_view context) const {

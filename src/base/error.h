@@ -64,7 +64,7 @@ class Error : public std::exception {
     // With one remedy, or with none if the text is empty.
     Error(ErrorKind kind, std::string what, std::string remedy = {});
 
-    // An Error(io) with the text of the errno value. If a limit of open files was reached, the remedy is to raise it.
+    // An Error(io) with the text of the errno value. If a limit of files was reached, the remedy is to raise it.
     static Error from_errno(int errno_value, std::string_view doing, std::string remedy = {});
 
     // The same error with "context: " in front of its message.

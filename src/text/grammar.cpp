@@ -3,18 +3,18 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/unique_fd.h"
+#include "text/grammar_paths.h"
 #include "text/text_process.h"
 
 #include "llama-grammar.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -31,12 +31,17 @@ constexpr const char *needs_vocabulary = "no vocab"; // part of llama.cpp's mess
 
 // What llama.cpp writes to standard error during the call. It reports the reason nowhere else.
 template <typename Call> std::string written_by(const Call &call) {
-    const UniqueFd memory(memfd_create("grammar", MFD_CLOEXEC));
-    dup2(memory.get(), STDERR_FILENO);
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) { // what does not fit is dropped
+        throw std::runtime_error("no pipe can be made");
+    }
+    const UniqueFd output(ends[0]);
+    const UniqueFd input(ends[1]);
+    dup2(input.get(), STDERR_FILENO);
     call();
     (void)std::fflush(stderr);
     std::array<char, 4096> text{};
-    const ssize_t n = pread(memory.get(), text.data(), text.size(), 0);
+    const ssize_t n = read(output.get(), text.data(), text.size());
     return {text.data(), n > 0 ? static_cast<size_t>(n) : 0};
 }
 
@@ -55,90 +60,12 @@ Grammar parsed(const llama_vocab *vocab, const std::string &text) {
             llama_grammar_free_impl};
 }
 
-// A character that the element on top of a stack accepts; 0 if none is found.
-uint32_t char_for(const llama_grammar_element *element) {
-    if (element->type == LLAMA_GRETYPE_CHAR) {
-        return element->value;
-    }
-    for (uint32_t c = ' '; c < 0x7F; c++) { // for "[^…]" and "."
-        bool excluded = false;
-        for (const llama_grammar_element *e = element; element->type == LLAMA_GRETYPE_CHAR_NOT; e++) {
-            const bool range = e[1].type == LLAMA_GRETYPE_CHAR_RNG_UPPER;
-            excluded = excluded || (range ? e->value <= c && c <= e[1].value : e->value == c);
-            e += range ? 1 : 0;
-            if (e[1].type != LLAMA_GRETYPE_CHAR_ALT) {
-                break;
-            }
-        }
-        if (!excluded) {
-            return c;
-        }
-    }
-    return 0;
-}
-
-// The characters that can come next, each once. Empty at the end of the grammar, or if only tokens can come.
-std::vector<uint32_t> next_chars(const llama_grammar_stacks &stacks) {
-    std::vector<uint32_t> chars;
-    for (const llama_grammar_stack &stack : stacks) {
-        const uint32_t c = stack.empty() ? 0 : char_for(stack.back());
-        if (c != 0 && std::ranges::find(chars, c) == chars.end()) {
-            chars.push_back(c);
-        }
-    }
-    return chars;
-}
-
-// The paths that lead to each stack. llama.cpp removes equal stacks of a text, but not while it tries the characters of
-// a token.
-using Paths = std::map<llama_grammar_stack, uint64_t>;
-
-// The character that the most paths accept; 0 if there is none.
-uint32_t commonest_char(const Paths &paths) {
-    std::map<uint32_t, uint64_t> by_char;
-    for (const auto &[stack, count] : paths) {
-        by_char[stack.empty() ? 0 : char_for(stack.back())] += count;
-    }
-    by_char.erase(0);
-    const auto most = std::ranges::max_element(by_char, {}, [](const auto &entry) { return entry.second; });
-    return most == by_char.end() ? 0 : most->first;
-}
-
-// The number of paths for the next characters, at most about `paths_max`. Leaves the grammar as it was.
-uint64_t paths_ahead(llama_grammar &grammar, uint64_t paths_max) {
-    constexpr int chars = 8;
-    const llama_grammar_stacks before = grammar.stacks;
-    Paths paths;
-    for (const llama_grammar_stack &stack : before) {
-        paths[stack] = 1;
-    }
-    uint64_t all = paths.size();
-    for (int n = 0; n < chars && all <= paths_max; n++) {
-        const uint32_t c = commonest_char(paths);
-        if (c == 0) {
-            break;
-        }
-        Paths after;
-        for (const auto &[stack, count] : paths) {
-            grammar.stacks = {stack};
-            llama_grammar_accept(&grammar, c);
-            for (const llama_grammar_stack &next : grammar.stacks) {
-                after[next] += count;
-                all += count;
-            }
-        }
-        paths = std::move(after);
-    }
-    grammar.stacks = before;
-    return all;
-}
-
 // Why llama.cpp cannot sample from this state in bounded time; empty if it can.
 std::string fault_at(llama_grammar &grammar) {
     if (grammar.stacks.size() > grammar_stacks_max) {
         return fmt::format("may be read in more than {} ways at once", grammar_stacks_max);
     }
-    if (paths_ahead(grammar, grammar_paths_max) > grammar_paths_max) {
+    if (has_more_paths(grammar, grammar_paths_max)) {
         return fmt::format("has more than {} paths for one token", grammar_paths_max);
     }
     return {};
@@ -234,12 +161,17 @@ GrammarWatch::~GrammarWatch() = default;
 void GrammarWatch::reset() {
     grammar_ = parsed(vocab_, text_);
     LARDER_CHECK(grammar_ != nullptr);
+    refuse("the grammar");
 }
 
 void GrammarWatch::accept(int32_t token) {
     llama_grammar_accept_impl(*grammar_, token);
+    refuse("after the text so far, the grammar");
+}
+
+void GrammarWatch::refuse(const char *what) const {
     if (const std::string fault = fault_at(*grammar_); !fault.empty()) {
-        throw Error(ErrorKind::usage, fmt::format("after the text so far, the grammar {}", fault), simpler);
+        throw Error(ErrorKind::usage, fmt::format("{} {}", what, fault), simpler);
     }
 }
 

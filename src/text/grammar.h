@@ -26,7 +26,7 @@ inline constexpr uint64_t grammar_bytes_max = 128 * KiB;
 inline constexpr uint64_t grammar_stacks_max = 512;
 
 // Maximum number of paths through a grammar for the next eight characters. llama.cpp follows each path for each token
-// that begins with these characters.
+// that begins with these characters. The worst text is estimated, not searched for.
 inline constexpr uint64_t grammar_paths_max = 1'000'000;
 
 // Throws Error(usage) if the GBNF grammar cannot be parsed, is longer than grammar_bytes_max, is nested too deeply,
@@ -44,13 +44,15 @@ class GrammarWatch {
     GrammarWatch(const GrammarWatch &) = delete;
     GrammarWatch &operator=(const GrammarWatch &) = delete;
 
-    // Starts again at the beginning of the grammar.
+    // Starts again at the beginning of the grammar. Throws if the sampler would take too long for the first token.
     void reset();
-    // Adds a token that the sampler chose. Throws if the sampler could not choose the next one in bounded time; then
-    // call reset().
+    // Adds a token that the sampler chose. Throws if the sampler would take too long for the next one; then call
+    // reset().
     void accept(int32_t token);
 
   private:
+    void refuse(const char *what) const;
+
     const llama_vocab *vocab_;
     std::string text_;
     std::unique_ptr<llama_grammar, void (*)(llama_grammar *)> grammar_;

@@ -51,7 +51,7 @@ void take_signals() {
         signal(number, SIG_DFL);
     }
     // The parent handles signals that are sent to the process group. This process ends with the control socket.
-    for (const int number : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE}) {
+    for (const int number : {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ}) {
         signal(number, SIG_IGN);
     }
     signal(SIGCHLD, SIG_IGN); // children do not become zombies
