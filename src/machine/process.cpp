@@ -80,6 +80,7 @@ void set_up_process(char *const *argv) {
     if (argv != nullptr) {
         start_again_with_short_spins(argv);
     }
+    signal(SIGCHLD, SIG_DFL); // a parent may have ignored it; then no child would leave a status
     signal(SIGXFSZ, SIG_IGN); // then a write beyond ulimit -f fails with EFBIG, and is reported
     set_thread_stacks();
     set_up_heap();

@@ -8,6 +8,7 @@ namespace larder {
 //     raised if it is too small.
 //   - All threads share one heap, and large allocations get mappings of their own. Some memory is reserved for
 //     reporting that memory ran out.
+//   - Children leave a status when they end, also if the parent of this process ignored SIGCHLD.
 //   - A write beyond the limit of file sizes (ulimit -f) is an error instead of a signal.
 //   - Memory is interleaved over the NUMA nodes if the process may run on several (numa.h).
 //   - OpenMP threads spin only briefly at barriers before they sleep. Their library reads this setting before main()

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -15,16 +16,31 @@ uint64_t anonymous_of(const KeyedFile &status) {
     return status.find("RssAnon") ? status.bytes("RssAnon") + status.bytes("RssShmem") : status.bytes("VmRSS");
 }
 
-// The counted children; 0 is a free place. Without a destructor, because an object with static storage may own a child.
-// A child without a place is not counted.
-constinit std::array<std::atomic<pid_t>, 16> counted_children{};
+// Without a destructor, because an object with static storage may own a child. A child without a place is not counted.
+struct CountedPlace {
+    std::atomic<pid_t> pid{0}; // 0: free
+    // The most that the child held alone. While it has a child of its own, it shares its pages with that.
+    std::atomic<uint64_t> most_bytes{0};
+};
+constinit std::array<CountedPlace, 16> counted_children{};
 
 void replace(pid_t before, pid_t after) {
-    for (std::atomic<pid_t> &place : counted_children) {
-        if (pid_t expected = before; place.compare_exchange_strong(expected, after)) {
+    for (CountedPlace &place : counted_children) {
+        if (pid_t expected = before; place.pid.compare_exchange_strong(expected, after)) {
+            place.most_bytes = 0;
             return;
         }
     }
+}
+
+uint64_t held_by(CountedPlace &place, const std::string &root) {
+    const pid_t pid = place.pid;
+    if (pid == 0) {
+        return 0;
+    }
+    const uint64_t now = KeyedFile(fmt::format("{}/proc/{}/smaps_rollup", root, pid)).bytes("Private_Dirty");
+    place.most_bytes = std::max<uint64_t>(place.most_bytes, now);
+    return place.most_bytes;
 }
 
 } // namespace
@@ -47,8 +63,8 @@ uint64_t anonymous_bytes(const std::string &root) { return anonymous_of(KeyedFil
 
 uint64_t held_bytes(const std::string &root) {
     uint64_t bytes = anonymous_bytes(root);
-    for (const pid_t pid : counted_children) {
-        bytes += pid == 0 ? 0 : KeyedFile(fmt::format("{}/proc/{}/smaps_rollup", root, pid)).bytes("Private_Dirty");
+    for (CountedPlace &place : counted_children) {
+        bytes += held_by(place, root);
     }
     return bytes;
 }

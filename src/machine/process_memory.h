@@ -26,8 +26,9 @@ ProcessMemory process_memory(const std::string &root = "");
 // returned.
 uint64_t anonymous_bytes(const std::string &root = "");
 
-// The same, with the memory that each counted child holds alone. Pages that a child still shares with this process are
-// in the figure of this process. Kernels before 4.14 do not report what a child holds alone; then it counts as 0.
+// The same, with the most memory that each counted child has held alone. Pages that a child still shares with this
+// process are in the figure of this process. Kernels before 4.14 do not report what a child holds alone; then it counts
+// as 0.
 uint64_t held_bytes(const std::string &root = "");
 
 // A child process that the plan includes. Without this, probe_memory() takes its memory for that of another process and

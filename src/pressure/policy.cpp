@@ -45,6 +45,7 @@ uint64_t step_of(const PressureBounds &bounds, uint64_t share) {
 // Figures that are derived from a reading before the decision.
 struct Account {
     uint64_t usable = 0;
+    uint64_t rss = 0;       // with the counted children
     uint64_t will_hold = 0; // when every slot in use is filled
     uint64_t margin = 0;    // must be available in addition
     uint64_t falling = 0;   // must be available in addition, for a short time
@@ -53,6 +54,7 @@ struct Account {
 
     Account(const PressureBounds &bounds, const Readings &readings, const PressureState &state)
         : usable(readings.machine.usable_bytes + bounds.overcommitted_bytes),
+          rss(readings.rss_bytes + readings.children_bytes),
           will_hold(std::max(bounds.fixed_bytes + readings.arena_bytes, readings.own_bytes)),
           margin(bounds.reserve_bytes / margin_share),
           falling(std::min(readings.falling_bytes, range_of(bounds) / falling_share)),
@@ -69,7 +71,7 @@ ArenaResize shrink(const PressureBounds &bounds, const Readings &readings, const
     const uint64_t most = readings.arena_bytes - bounds.floor_bytes();
     const uint64_t given = std::min(most, missing + step_of(bounds, shrink_share));
     std::string reason = budget >= machine
-                             ? fmt::format("RSS {} is above the budget of {}", format_bytes(readings.rss_bytes),
+                             ? fmt::format("RSS {} is above the budget of {}", format_bytes(account.rss),
                                            format_bytes(bounds.budget_bytes))
                              : fmt::format("{} leaves {}, {} less than wanted{}", readings.machine.source,
                                            format_bytes(readings.machine.usable_bytes), format_bytes(machine),
@@ -88,7 +90,7 @@ std::optional<ArenaResize> regrow(const PressureBounds &bounds, const Readings &
     const uint64_t gap =
         std::max(bounds.reserve_bytes / margin_share, std::min(gap_min, range_of(bounds) / gap_min_share));
     const bool room = account.will_hold + account.margin + gap + grown <= account.usable &&
-                      readings.rss_bytes + account.margin + grown <= bounds.budget_bytes;
+                      account.rss + account.margin + grown <= bounds.budget_bytes;
     if (grown == 0 || readings.empty_bytes >= step || !room) {
         return std::nullopt;
     }
@@ -150,7 +152,7 @@ std::optional<ArenaResize> decide(const PressureBounds &bounds, const Readings &
     const bool short_when_filled = account.will_hold + account.margin > account.usable + account.clearing;
     const uint64_t holds = short_when_filled ? account.will_hold : readings.own_bytes;
     const uint64_t machine = above(holds + account.margin + account.falling, account.usable);
-    const uint64_t budget = above(readings.rss_bytes, bounds.budget_bytes);
+    const uint64_t budget = above(account.rss, bounds.budget_bytes);
     if (machine > 0 || budget > 0) {
         state.calm_readings = 0;
         if (readings.pending || readings.arena_bytes <= bounds.floor_bytes()) {

@@ -66,11 +66,12 @@ std::vector<uint64_t> slots_within(const PressureBounds &bounds, uint64_t arena_
 // --- readings ---
 
 struct Readings {
-    Machine machine;        // the memory that this process may use now, and the limit that determines it
-    uint64_t own_bytes = 0; // memory of this process and its counted children that the kernel cannot reclaim
-    uint64_t rss_bytes = 0;
-    double stalled = 0;      // share of the last ten seconds in which a task waited for memory, 0 to 1
-    uint64_t limit_hits = 0; // how often cgroups above the process have reached their limits, in total
+    Machine machine;             // the memory that this process may use now, and the limit that determines it
+    uint64_t own_bytes = 0;      // memory of this process and its counted children that the kernel cannot reclaim
+    uint64_t children_bytes = 0; // the part of own_bytes that the children hold
+    uint64_t rss_bytes = 0;      // of this process alone
+    double stalled = 0;          // share of the last ten seconds in which a task waited for memory, 0 to 1
+    uint64_t limit_hits = 0;     // how often cgroups above the process have reached their limits, in total
     // Set by the watcher.
     uint64_t falling_bytes = 0; // expected decrease of the usable memory in the near future, at the current rate
     bool between = false;       // an extra reading, after an alarm or during a shortage

@@ -42,8 +42,10 @@ uint64_t limit_hits_v2(const Cgroup &group) {
 Readings read_pressure(const std::string &root) {
     Readings readings;
     readings.machine = probe_memory(root);
-    readings.rss_bytes = process_memory(root).rss_bytes;
+    const ProcessMemory process = process_memory(root);
+    readings.rss_bytes = process.rss_bytes;
     readings.own_bytes = held_bytes(root);
+    readings.children_bytes = readings.own_bytes - std::min(readings.own_bytes, process.anonymous_bytes);
 
     std::optional<double> stalled;
     for (const Cgroup &group : cgroups_v2(root)) {

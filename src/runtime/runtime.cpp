@@ -80,7 +80,8 @@ class Runtime::Impl {
             planner.check_lock(plan_);
             places_ = planner.take_places();
             layouts_ = planner.take_layouts();
-            claim_ = OwnClaim(claimed_bytes(plan_.memory));
+            // Others see the memory of a child as used already.
+            claim_ = OwnClaim(claimed_bytes(plan_.memory) - options_.beside_bytes);
         }
         check_threads_can_start(threads_to_start(threads_of(plan_), options_.reader)); // check before anything is read
         budget_ =

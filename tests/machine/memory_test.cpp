@@ -104,6 +104,8 @@ TEST(Machine, CountsWhatACountedChildHoldsAloneAsItsOwn) {
         const CountedChild without_a_process(78);
         EXPECT_EQ(held_bytes(machine.root()), own + 3 * MiB);
         EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 7 * MiB);
+        machine.write("/proc/77/smaps_rollup", "Private_Dirty: 8 kB\n"); // it has forked, and shares its pages
+        EXPECT_EQ(held_bytes(machine.root()), own + 3 * MiB);
     }
     EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 10 * MiB);
 }
