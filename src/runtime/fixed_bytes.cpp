@@ -5,6 +5,7 @@
 #include "runtime/resident_weights.h"
 #include "text/text.h"
 
+#include "ggml-cpu.h"
 #include "ggml.h"
 
 #include <algorithm>
@@ -37,16 +38,19 @@ uint64_t computed_graph_bytes(uint64_t of_context, uint32_t ctx_tokens, uint64_t
 // Memory that tokenising takes for a text that fills the context, at 6 bytes per token. Most texts have 3 to 5.
 uint64_t text_bytes(uint32_t ctx_tokens) { return tokenise_bytes_max(uint64_t{ctx_tokens} * 6); }
 
-// ggml's CPU work buffer, which no memory breakdown lists: the activations of the largest operation, quantised to at
-// most 9/8 bytes per element. Float weights need 4 bytes per element, which this does not count.
+// ggml's CPU work buffer, which no memory breakdown lists: the activations of the largest operation, converted to the
+// type that the weights are multiplied with. F32 weights need no conversion.
 uint64_t work_bytes(const ModelLayout &layout, uint32_t ubatch_tokens) {
-    uint64_t row_elements_max = 0;
+    uint64_t token_bytes_max = 0;
     for (const TensorInfo &tensor : layout.tensors) {
-        const bool per_expert = tensor.kind == TensorKind::routed_expert;
-        const uint64_t rows = per_expert ? std::max(1U, layout.n_expert_used) : 1;
-        row_elements_max = std::max(row_elements_max, static_cast<uint64_t>(tensor.shape[0]) * rows);
+        const ggml_type input = ggml_get_type_traits_cpu(static_cast<ggml_type>(tensor.type))->vec_dot_type;
+        if (input != GGML_TYPE_F32) {
+            const bool per_expert = tensor.kind == TensorKind::routed_expert;
+            const uint64_t rows = per_expert ? std::max(1U, layout.n_expert_used) : 1;
+            token_bytes_max = std::max(token_bytes_max, rows * ggml_row_size(input, tensor.shape[0]));
+        }
     }
-    return row_elements_max * ubatch_tokens * 9 / 8;
+    return token_bytes_max * ubatch_tokens;
 }
 
 // Buffer in which one thread repacks rows.

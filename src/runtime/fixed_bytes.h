@@ -29,7 +29,7 @@ FixedBytes fixed_of_model(const ModelLayout &layout, Kernels kernels, const Mode
 FixedBytes fixed_of_process(std::span<const FixedBytes> models, const HeldBytes &held, uint32_t threads);
 
 // A text of more bytes than this per token of the context is refused before it is tokenised. The plan includes the
-// memory for tokenising a text of that length.
+// memory for tokenising a quarter of that; a longer text is tokenised if the reserve is large enough for it.
 inline constexpr uint32_t text_bytes_per_token = 24;
 
 } // namespace larder

@@ -51,6 +51,16 @@ void take_default_signals() {
     sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+// The status of a child that ends; none if the system has discarded it.
+std::optional<int> wait_for(pid_t child) {
+    int status = 0;
+    pid_t ended = -1;
+    do {
+        ended = ::waitpid(child, &status, 0);
+    } while (ended < 0 && errno == EINTR);
+    return ended == child ? std::optional(status) : std::nullopt;
+}
+
 } // namespace
 
 Look::Look(std::vector<const ModelLayout *> layouts) : layouts_(std::move(layouts)) {
@@ -82,7 +92,7 @@ Look::~Look() {
     if (child_ > 0) {
         socket_ = UniqueFd(); // the child's next read returns end of file, and it exits
         ::kill(child_, SIGKILL);
-        ::waitpid(child_, nullptr, 0);
+        wait_for(child_);
     }
 }
 
@@ -116,9 +126,13 @@ Error Look::end_of_child(size_t index) {
     const auto fault_of_file = [&file](const std::string &how) {
         return Error(ErrorKind::model, fmt::format("{}: {}", file, how), take_file_again);
     };
-    int status = 0;
-    ::waitpid(child_, &status, 0); // its socket is closed, so it ends
-    child_ = -1;
+    socket_ = UniqueFd(); // a child that has not ended by itself ends at its next read
+    const std::optional<int> ended = wait_for(std::exchange(child_, -1));
+    if (!ended) {
+        return {ErrorKind::io, fmt::format("the process that looked at {} has ended; how is unknown", file),
+                "do not ignore SIGCHLD"};
+    }
+    const int status = *ended;
     if (timed_out_) {
         return fault_of_file(fmt::format("llama.cpp does not answer within {} minutes", answer_max.count()));
     }

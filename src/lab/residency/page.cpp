@@ -74,8 +74,13 @@ class PageHost final : public MappedHost {
         }
         pager_ = std::make_unique<ExpertPager>(layout_, pager);
         bind_experts();
-        load(options.runtime);
-        make_own_context();
+        try {
+            load(options.runtime);
+            make_own_context();
+        } catch (...) {
+            unload(); // before the pager, whose memory the model uses
+            throw;
+        }
         read_bytes_at_load_ = process_memory().read_bytes;
     }
     ~PageHost() override { unload(); }
