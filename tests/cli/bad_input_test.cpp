@@ -111,15 +111,15 @@ TEST_F(BadInput, APromptLongerThanTheContextIsRefused) {
     EXPECT_THAT(result.err, HasSubstr("raise -c"));
 }
 
-// A file that is far longer than the context is not read, so it cannot take the memory of the cgroup.
-TEST_F(BadInput, AFileOfAPromptLongerThanTheContextIsRefusedUnread) {
+TEST_F(BadInput, AFileOfAPromptLongerThanTheContextIsRefused) {
     const std::string model = make_model(scratch_, "m.gguf", small_model);
     std::ofstream(scratch_ / "long.txt") << "a";
-    std::filesystem::resize_file(scratch_ / "long.txt", 64 * MiB);
+    std::filesystem::resize_file(scratch_ / "long.txt", 1024 * GiB); // sparse
     refused({"run", "-m", model, "-q", "-c", "1024", "-f", scratch_ / "long.txt"}, 2,
             "-f: " + (scratch_ / "long.txt") + " is larger than 24 KiB; shorten it or raise -c");
     std::ofstream(scratch_ / "empty.txt").close();
     refused({"run", "-m", model, "-f", scratch_ / "empty.txt"}, 2, "the prompt is empty");
+    refused({"run", "-m", model, "-f", scratch_ / "."}, 1, "Is a directory");
     std::ofstream(scratch_ / "line.txt") << '\n';
     refused({"run", "-m", model, "-q", "-f", scratch_ / "line.txt"}, 2, "the prompt is empty");
 }
@@ -146,7 +146,7 @@ TEST_F(BadInput, ALimitOfFileSizesIsAnErrorButTheAnswerIsGiven) {
     const Finished result = run({"/bin/sh", "-c", R"(ulimit -f 0; exec "$@")", "sh", LARDER_PROGRAM, "run", "-m", model,
                                  "-p", "x", "-n", "3", "--temp", "0", "-q", "--stats", scratch_ / "s.json"});
     EXPECT_EQ(result.exit_code, 1);
-    EXPECT_THAT(result.err, HasSubstr("s.json: File too large"));
+    EXPECT_THAT(result.err, HasSubstr("s.json: File too large; raise the limit of file sizes (ulimit -f)"));
     EXPECT_GT(result.out.size(), 1U);
 }
 

@@ -92,6 +92,47 @@ TEST(PlanOfALargeVocabulary, DoesNotHoldItTwice) {
     EXPECT_GE(peak, planned - text_process_bytes - planned / 50 - sampler - 3 * MiB) << stats.dump(2);
 }
 
+// Their activations are converted to 2 bytes per element, those of quantised experts to about 1.
+TEST(PlanOfFloatExperts, CoversTheirActivations) {
+    const Scratch scratch;
+    for (const char *quant : {"f16", "bf16"}) {
+        const std::string model = make_model(
+            scratch, "m.gguf",
+            std::string("--arch qwen3moe --layers 2 --experts 8 --top-k 4 --embd 512 --ff 4096 --quant ") + quant);
+        std::ofstream(scratch / "prompt.txt") << std::string(1900, '7');
+        const Finished result = larder({"run",
+                                        "-m",
+                                        model,
+                                        "--ram",
+                                        "400M",
+                                        "-c",
+                                        "2048",
+                                        "-ub",
+                                        "512",
+                                        "--raw",
+                                        "-f",
+                                        scratch / "prompt.txt",
+                                        "-n",
+                                        "2",
+                                        "--ignore-eos",
+                                        "--temp",
+                                        "0",
+                                        "-t",
+                                        "2",
+                                        "--kernels",
+                                        "plain",
+                                        "--stats",
+                                        scratch / "stats.json"});
+        ASSERT_EQ(result.exit_code, 0) << result.err;
+        const auto stats = nlohmann::json::parse(contents(scratch / "stats.json"));
+        EXPECT_GE(stats.at("prompt_tokens"), 900);
+        const auto planned = stats.at("planned_bytes").get<uint64_t>();
+        const auto peak = stats.at("peak_rss_bytes").get<uint64_t>();
+        EXPECT_LE(peak, planned) << quant << stats.dump(2);
+        EXPECT_GE(peak, planned - text_process_bytes - planned / 50 - 3 * MiB) << quant << stats.dump(2);
+    }
+}
+
 // gemma's embedding is also its output matrix. llama.cpp makes two tensors of it in one buffer.
 TEST(PlanOfTiedEmbedding, HoldsItOnceForEachOfItsLayouts) {
     const Scratch scratch;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -27,6 +28,11 @@ TextFile::TextFile(std::string path, std::string flag)
     if (!fd_.valid()) {
         throw cannot_read(path_, flag_);
     }
+    struct stat status {};
+    if (fstat(fd_.get(), &status) == 0 && S_ISDIR(status.st_mode)) {
+        errno = EISDIR;
+        throw cannot_read(path_, flag_);
+    }
 }
 
 bool TextFile::is_empty() const {
@@ -38,7 +44,8 @@ std::string TextFile::read(uint64_t bytes_max, const std::string &remedy) const 
     std::string text;
     std::array<char, 65536> buffer{};
     for (;;) {
-        const ssize_t n = ::read(fd_.get(), buffer.data(), buffer.size());
+        const ssize_t n =
+            ::read(fd_.get(), buffer.data(), std::min<uint64_t>(buffer.size(), bytes_max + 1 - text.size()));
         if (n < 0 && errno != EINTR) {
             throw cannot_read(path_, flag_);
         }

@@ -211,10 +211,10 @@ int run(RunFlags &flags) {
     read_grammar(flags);
     const auto recorder = flags.trace_path.empty() ? nullptr : std::make_unique<RouteRecorder>(flags.trace_path);
     const std::unique_ptr<OpenModel> model = open_for(flags, options_of(flags, recorder.get()));
+    read_prompt(prompt_file, model->ctx_tokens(), flags.prompt);
     signals.set_handlers([&model] { model->request_stop(); },
                          [&model, &stats_file] { write_stats_on_signal(*model, stats_file); });
     StatsAtExit stats_at_exit(*model, stats_file, signals);
-    read_prompt(prompt_file, model->ctx_tokens(), flags.prompt);
     Session session(*model, flags.sampling);
     Answerer answerer(*model, session, signals, {flags.n_predict, flags.special});
     const int code = flags.one_answer
