@@ -20,6 +20,9 @@ struct Machine {
     uint64_t idle_bytes = 0;
     // The part of usable_bytes that other larder processes have planned to use but do not hold yet.
     uint64_t claimed_bytes = 0;
+    // Memory that a cgroup is charged for and that no process has yet: pages that the kernel is still clearing. Counted
+    // as used by others. Many workers on a busy machine can have tens of MiB of them.
+    uint64_t uncounted_bytes = 0;
 
     [[nodiscard]] uint64_t unclaimed_bytes() const { return usable_bytes - claimed_bytes; }
 };

@@ -71,7 +71,8 @@ constexpr StatNames names_v2 = {{"inactive_file", "active_file"}, {"anon", "file
 // figures can briefly differ by as much, so the difference is capped at this value.
 constexpr uint64_t precharged_bytes_per_cpu = 256 * KiB;
 
-uint64_t precharged_of(const StatNames &names, const Cgroup &group, const KeyedFile &stat, uint64_t used) {
+// What the group is charged for beyond the parts that its statistics list; 0 if the kernel does not report them.
+uint64_t unlisted_of(const StatNames &names, const Cgroup &group, const KeyedFile &stat, uint64_t used) {
     uint64_t sum = 0;
     for (const char *key : names.parts) {
         const auto part = key == nullptr ? std::optional<uint64_t>(0) : stat.find(key);
@@ -87,8 +88,12 @@ uint64_t precharged_of(const StatNames &names, const Cgroup &group, const KeyedF
         }
         sum += *part;
     }
+    return used - std::min(used, sum);
+}
+
+uint64_t precharged_of(uint64_t unlisted) {
     const auto cpus = static_cast<uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-    return std::min(used - std::min(used, sum), cpus * precharged_bytes_per_cpu);
+    return std::min(unlisted, cpus * precharged_bytes_per_cpu);
 }
 
 uint64_t claimed_in(const std::string &root, const Cgroup &group, std::span<const MemoryClaim> claims) {
@@ -99,18 +104,21 @@ uint64_t claimed_in(const std::string &root, const Cgroup &group, std::span<cons
     return bytes;
 }
 
-// held_bytes() is read last: this process may grow while it fills its arena, and that growth must not count as
-// memory of other processes.
+// held_bytes() is read before and after the usage of the group: this process may grow meanwhile, as it fills its arena,
+// or shrink, as it frees its read buffers. Neither must count as memory of other processes.
 void bound_by_group(Machine &machine, const Cgroup &group, const std::string &root,
                     std::span<const MemoryClaim> claims) {
+    const uint64_t own_before = held_bytes(root);
     const StatNames &names = group.version == CgroupVersion::v1 ? names_v1 : names_v2;
     const uint64_t used = read_number(memory_usage_path(group)).value_or(0);
     const KeyedFile stat(group.directory + "/memory.stat");
-    uint64_t reclaimable = precharged_of(names, group, stat, used);
+    const uint64_t unlisted = unlisted_of(names, group, stat, used);
+    uint64_t reclaimable = precharged_of(unlisted);
+    machine.uncounted_bytes = std::max(machine.uncounted_bytes, unlisted - reclaimable);
     for (const char *key : names.reclaimable) {
         reclaimable += stat.find(key).value_or(0);
     }
-    const uint64_t own = held_bytes(root);
+    const uint64_t own = std::max(own_before, held_bytes(root));
     const uint64_t claimed = claimed_in(root, group, claims);
     for (const CgroupLimit &limit : memory_limits(group)) {
         bound(machine, usable_of(limit.bytes, used, reclaimable, own), claimed,

@@ -59,6 +59,10 @@ void PressureWatcher::watch(const std::stop_token &stop) {
 bool PressureWatcher::look(bool between) {
     const ArenaUse use = arenas_.arena_use();
     Readings readings = read_pressure(options_.root);
+    // At most what this process has still to touch is being cleared for it.
+    const uint64_t planned = bounds_.fixed_bytes + use.bytes;
+    const uint64_t untouched = planned - std::min(planned, readings.own_bytes);
+    readings.machine.usable_bytes += std::min(readings.machine.uncounted_bytes, untouched);
     readings.falling_bytes = decline_.expect(readings.machine.usable_bytes, Clock::now(), ahead);
     readings.between = between;
     readings.arena_bytes = use.bytes;

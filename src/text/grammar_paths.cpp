@@ -117,7 +117,7 @@ std::vector<uint32_t> next_chars(const llama_grammar_stacks &stacks) {
         }
     }
     std::ranges::sort(chars);
-    chars.erase(std::ranges::unique(chars).begin(), chars.end());
+    chars.erase(std::unique(chars.begin(), chars.end()), chars.end());
     return chars;
 }
 

@@ -129,7 +129,6 @@ TEST(PlanOfFloatExperts, CoversTheirActivations) {
         const auto planned = stats.at("planned_bytes").get<uint64_t>();
         const auto peak = stats.at("peak_rss_bytes").get<uint64_t>();
         EXPECT_LE(peak, planned) << quant << stats.dump(2);
-        EXPECT_GE(peak, planned - text_process_bytes - planned / 50 - 3 * MiB) << quant << stats.dump(2);
     }
 }
 

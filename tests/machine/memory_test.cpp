@@ -110,6 +110,21 @@ TEST(Machine, CountsWhatACountedChildHoldsAloneAsItsOwn) {
     EXPECT_EQ(machine.probe().usable_bytes, 4 * GiB - 10 * MiB);
 }
 
+// The kernel charges for a page, clears it, and only then counts it to the process.
+TEST(Machine, ReportsWhatIsChargedAndListedNowhere) {
+    const FakeMachine machine;
+    machine.join_v1("/box");
+    machine.group_v1("/box", 4 * GiB, own + 100 * MiB);
+    EXPECT_EQ(machine.probe().uncounted_bytes, 0U) << "this kernel does not list the parts";
+    const std::string folder = "/sys/fs/cgroup/memory/box/";
+    machine.write(folder + "memory.stat",
+                  fmt::format("total_rss {}\ntotal_cache 0\ntotal_inactive_file 0\ntotal_active_file 0\n", own));
+    machine.write(folder + "memory.kmem.usage_in_bytes", "0\n");
+    const Machine probed = machine.probe();
+    EXPECT_GT(probed.uncounted_bytes, 0U);
+    EXPECT_EQ(probed.usable_bytes + probed.uncounted_bytes, 4 * GiB) << "the rest was charged in advance";
+}
+
 TEST(Machine, IsBoundByItsCgroupV1) {
     const FakeMachine machine;
     machine.join_v1("/box");

@@ -4,6 +4,7 @@
 #include "store/store_fixture.h"
 #include "support/fake_root.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <condition_variable>
@@ -108,6 +109,29 @@ TEST(Watcher, RespondsWhileABatchIsAtWork) {
     ASSERT_TRUE(store->wait(0));
     store->end();
     EXPECT_EQ(store->arena_use().bytes, bounds.floor_bytes());
+}
+
+TEST(Watcher, LeavesAnArenaWhosePagesAreBeingCleared) {
+    FakeRoot root;
+    root.join_v1("/a");
+    const auto holds = [&root](uint64_t own) {
+        root.holds(own, 0);
+        root.write("/sys/fs/cgroup/memory/a/memory.stat", fmt::format("total_rss {}\ntotal_cache 0\n", own));
+        root.limit_v1("/a", 40 * MiB, own + 20 * MiB);
+    };
+    root.write("/sys/fs/cgroup/memory/a/memory.kmem.usage_in_bytes", "0\n");
+    holds(10 * MiB);
+    StoreOnSim store(make_layout(4, 8, 2), {80, 16});
+    const PressureBounds bounds = {40 * MiB, 30 * MiB, 4 * MiB, 0, {{12288, 20, 80}, {16384, 4, 16}}};
+    Resizes resizes;
+    OneArena arena(store, bounds);
+    const PressureWatcher watcher(
+        arena, bounds,
+        {root.path(), std::chrono::milliseconds(1), [&](const ArenaResize &resize) { resizes.add(resize); }});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(resizes.count(), 0U);
+    holds(31 * MiB); // there is nothing left to clear, so the rest belongs to others
+    EXPECT_EQ(resizes.wait_for(1).to_bytes, bounds.floor_bytes());
 }
 
 TEST(Watcher, LooksAtOnceWhenAGroupRunsIntoItsLimit) {
