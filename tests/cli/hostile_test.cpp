@@ -29,6 +29,14 @@ class Hostile : public testing::Test {
         std::ofstream(scratch_ / "patched.gguf", std::ios::binary) << bytes;
         return scratch_ / "patched.gguf";
     }
+    // Changes bytes of the model, whose mtime stays as it was.
+    void write_and_set_time_back() const {
+        struct stat before = {};
+        ASSERT_EQ(stat(model_.c_str(), &before), 0);
+        std::fstream(model_, std::ios::binary | std::ios::in | std::ios::out).seekp(100000).write("xxxx", 4);
+        const std::array<timespec, 2> times = {before.st_atim, before.st_mtim};
+        ASSERT_EQ(utimensat(AT_FDCWD, model_.c_str(), times.data(), 0), 0);
+    }
     // Runs a shell command in which $L is larder and $M is the model.
     Finished shell(const std::string &line) {
         return run({"/bin/sh", "-c", "L=" + std::string(LARDER_PROGRAM) + "; M=" + model_ + "; " + line});
@@ -100,14 +108,10 @@ TEST_F(Hostile, AModelThatIsWrittenToWhileInUseIsAnError) {
 }
 
 TEST_F(Hostile, AModelIsAnErrorThatIsWrittenToAndHasItsTimeSetBack) {
-    struct stat before = {};
-    ASSERT_EQ(stat(model_.c_str(), &before), 0);
     Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "2", "--temp", "0", "-q"});
     chat.type("hello\n");
     ASSERT_TRUE(chat.wait_for_output_lines(1));
-    std::fstream(model_, std::ios::binary | std::ios::in | std::ios::out).seekp(100000).write("xxxx", 4);
-    const std::array<timespec, 2> times = {before.st_atim, before.st_mtim};
-    ASSERT_EQ(utimensat(AT_FDCWD, model_.c_str(), times.data(), 0), 0);
+    write_and_set_time_back();
     chat.type("hello\n");
     const Finished result = chat.wait();
     EXPECT_EQ(result.exit_code, 1);
@@ -117,14 +121,10 @@ TEST_F(Hostile, AModelIsAnErrorThatIsWrittenToAndHasItsTimeSetBack) {
 
 // Removing a hard link changes the ctime too, which hides the write from the times of the file.
 TEST_F(Hostile, AModelIsAnErrorThatIsWrittenToAndThenRemoved) {
-    struct stat before = {};
-    ASSERT_EQ(stat(model_.c_str(), &before), 0);
     Process chat({LARDER_PROGRAM, "run", "-m", model_, "-n", "2", "--temp", "0", "-q"});
     chat.type("hello\n");
     ASSERT_TRUE(chat.wait_for_output_lines(1));
-    std::fstream(model_, std::ios::binary | std::ios::in | std::ios::out).seekp(100000).write("xxxx", 4);
-    const std::array<timespec, 2> times = {before.st_atim, before.st_mtim};
-    ASSERT_EQ(utimensat(AT_FDCWD, model_.c_str(), times.data(), 0), 0);
+    write_and_set_time_back();
     std::filesystem::remove(model_);
     chat.type("hello\n");
     const Finished result = chat.wait();

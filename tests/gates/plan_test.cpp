@@ -10,52 +10,41 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 namespace larder::test {
 namespace {
 
+// The stats of a run that continues the text.
+nlohmann::json stats_of(const Scratch &scratch, const std::string &model, const std::string &text,
+                        const std::vector<std::string> &more) {
+    std::ofstream(scratch / "prompt.txt") << text;
+    std::vector<std::string> arguments = {
+        "run",    "-m", model, "--raw", "-f",      scratch / "prompt.txt", "--ignore-eos",
+        "--temp", "0",  "-t",  "2",     "--stats", scratch / "stats.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished result = larder(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(contents(scratch / "stats.json"), nullptr, result.exit_code == 0);
+}
+
 class PlanOf : public testing::TestWithParam<const char *> {
   protected:
-    // The stats of a run that fills its context and all slots.
-    static nlohmann::json stats_of(const std::string &architecture, const std::string &kernels) {
+    // A run that fills its context and all slots.
+    static nlohmann::json full_run(const std::string &architecture, const std::string &kernels) {
         const Scratch scratch;
-        const std::string model = make_model(scratch, "m.gguf", "--arch " + architecture);
         std::string prompt;
         for (int i = 1; i < 1000; i++) {
             prompt += static_cast<char>('!' + i * i % 97 % 94);
         }
-        std::ofstream(scratch / "prompt.txt") << prompt;
-        const Finished result = larder({"run",
-                                        "-m",
-                                        model,
-                                        "--ram",
-                                        "400M",
-                                        "-c",
-                                        "1024",
-                                        "-ub",
-                                        "256",
-                                        "--kernels",
-                                        kernels,
-                                        "--raw",
-                                        "-f",
-                                        scratch / "prompt.txt",
-                                        "-n",
-                                        "24",
-                                        "--ignore-eos",
-                                        "--temp",
-                                        "0",
-                                        "-t",
-                                        "2",
-                                        "--stats",
-                                        scratch / "stats.json"});
-        EXPECT_EQ(result.exit_code, 0) << result.err;
-        return nlohmann::json::parse(contents(scratch / "stats.json"));
+        return stats_of(scratch, make_model(scratch, "m.gguf", "--arch " + architecture), prompt,
+                        {"--ram", "400M", "-c", "1024", "-ub", "256", "--kernels", kernels, "-n", "24"});
     }
 };
 
 TEST_P(PlanOf, CoversTheProcessByNoMoreThanItsUncertainty) {
     for (const char *kernels : {"plain", "mixed"}) {
-        const nlohmann::json stats = stats_of(GetParam(), kernels);
+        const nlohmann::json stats = full_run(GetParam(), kernels);
         const auto planned = stats.at("planned_bytes").get<uint64_t>();
         const auto peak = stats.at("peak_rss_bytes").get<uint64_t>();
         EXPECT_LE(peak, planned) << kernels << stats.dump(2);
@@ -78,12 +67,8 @@ TEST(PlanOfALargeVocabulary, DoesNotHoldItTwice) {
     const std::string model = make_model(scratch, "m.gguf",
                                          "--arch qwen3moe --layers 4 --experts 64 --top-k 4 --embd 256 --ff 256 "
                                          "--vocab 150000");
-    std::ofstream(scratch / "prompt.txt") << std::string(1900, '7'); // two characters per token
-    const Finished result =
-        larder({"run", "-m", model, "--ram", "230M", "-c", "1024", "--raw", "-f", scratch / "prompt.txt", "-n", "24",
-                "--ignore-eos", "--temp", "0", "-t", "2", "--stats", scratch / "stats.json"});
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    const auto stats = nlohmann::json::parse(contents(scratch / "stats.json"));
+    const nlohmann::json stats = stats_of(scratch, model, std::string(1900, '7'), // two characters per token
+                                          {"--ram", "230M", "-c", "1024", "-n", "24"});
     EXPECT_GE(stats.at("prompt_tokens"), 900);
     const auto planned = stats.at("planned_bytes").get<uint64_t>();
     const auto peak = stats.at("peak_rss_bytes").get<uint64_t>();
@@ -99,32 +84,9 @@ TEST(PlanOfFloatExperts, CoversTheirActivations) {
         const std::string model = make_model(
             scratch, "m.gguf",
             std::string("--arch qwen3moe --layers 2 --experts 8 --top-k 4 --embd 512 --ff 4096 --quant ") + quant);
-        std::ofstream(scratch / "prompt.txt") << std::string(1900, '7');
-        const Finished result = larder({"run",
-                                        "-m",
-                                        model,
-                                        "--ram",
-                                        "400M",
-                                        "-c",
-                                        "2048",
-                                        "-ub",
-                                        "512",
-                                        "--raw",
-                                        "-f",
-                                        scratch / "prompt.txt",
-                                        "-n",
-                                        "2",
-                                        "--ignore-eos",
-                                        "--temp",
-                                        "0",
-                                        "-t",
-                                        "2",
-                                        "--kernels",
-                                        "plain",
-                                        "--stats",
-                                        scratch / "stats.json"});
-        ASSERT_EQ(result.exit_code, 0) << result.err;
-        const auto stats = nlohmann::json::parse(contents(scratch / "stats.json"));
+        const nlohmann::json stats =
+            stats_of(scratch, model, std::string(1900, '7'),
+                     {"--ram", "400M", "-c", "2048", "-ub", "512", "-n", "2", "--kernels", "plain"});
         EXPECT_GE(stats.at("prompt_tokens"), 900);
         const auto planned = stats.at("planned_bytes").get<uint64_t>();
         const auto peak = stats.at("peak_rss_bytes").get<uint64_t>();
